@@ -1,0 +1,43 @@
+# Every target sets up what is missing first; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java run test check lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) java ## virtual environment, locked dependencies, Java
+
+$(STAMP): requirements.lock pyproject.toml scripts/setup-venv
+	@scripts/setup-venv "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+java:
+	@scripts/find-java --install > /dev/null
+
+run: setup ## the demo job (ARGS="--seconds 20" changes it)
+	@$(BIN)/penstock run skyline $(ARGS)
+
+test: setup ## all tests (ARGS="tests/core -k journal" narrows it)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## lint, types, import contract, doctests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m pytest --doctest-modules src/penstock -p no:cacheprovider
+
+lock: ## pin the dependencies anew from pyproject.toml
+	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \
+	  $(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header -q --upgrade -o requirements.lock
+
+clean: ## remove what the targets made
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis penstock-runs
+	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

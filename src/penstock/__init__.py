@@ -1,0 +1,28 @@
+"""Elastic, burst-tolerant stream processing on Apache Spark.
+
+The public names load on first use, so that ``import penstock`` stays cheap and works without Spark.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+#: Public name -> the module that defines it.
+_PUBLIC = {
+    "PenstockError": "penstock.core.errors",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Performance side by side, and the papers' tables."""

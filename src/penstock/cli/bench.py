@@ -1,0 +1,52 @@
+"""``penstock bench``: performance, side by side with named alternatives in the same run."""
+
+import json
+import time
+from importlib import import_module
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from penstock.core.errors import PenstockError, unknown
+
+#: Benchmark -> what it measures; the module ``penstock.bench.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
+BENCHES: dict[str, str] = {
+    "kernels": "preference kernels against moocore and paretoset",
+    "models": "MAP fitting and queue solvers: speed and accuracy",
+    "traffic": "arrival generators and trace statistics",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="bench", help="Measure performance: " + "; ".join(f"{k} ({v})" for k, v in BENCHES.items())
+    )(bench)
+
+
+def bench(
+    name: str = typer.Argument(..., help="Which benchmark: " + ", ".join(BENCHES)),
+    quick: bool = typer.Option(False, help="A small version, for a look in under a minute."),
+    as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+    output: Path = typer.Option(
+        Path("penstock-runs/bench"), "--output", "-o", help="Folder for the page and its plots."
+    ),
+) -> None:
+    """Measure performance side by side."""
+    if name not in BENCHES:
+        raise unknown("benchmark", name, BENCHES)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PenstockError(
+            f"Cannot write to '{output}' ({error.strerror}); name another folder with --output."
+        ) from None
+    start = time.perf_counter()
+    report = import_module(f"penstock.bench.{name}").run(quick=quick, folder=output)
+    report.seconds = time.perf_counter() - start
+    (output / f"{name}.md").write_text(report.as_markdown())
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=1))
+    else:
+        report.print(Console())

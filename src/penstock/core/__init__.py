@@ -1,0 +1,1 @@
+"""Contracts of the control loop: observations, decisions, policies, plants, guards, journal."""

@@ -1,0 +1,25 @@
+"""The one exception a user is meant to see."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class PenstockError(ValueError):
+    """A mistake the user can mend; its message is one sentence: what is wrong and what to do.
+
+    The command line prints the sentence without a stack trace and ends with code 2.
+    """
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> PenstockError:
+    """The error for a name that is not one of the known ones.
+
+    >>> raise unknown("policy", "Statc", ["Static", "Threshold"])
+    Traceback (most recent call last):
+        ...
+    penstock.core.errors.PenstockError: Unknown policy 'Statc'; did you mean 'Static'?
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(names)}."
+    return PenstockError(f"Unknown {kind} '{name}'; {hint}")

@@ -1,0 +1,1 @@
+"""Operators, flow graphs, regions, key groups and routing."""

@@ -1,0 +1,1 @@
+"""How long to wait for late tuples: slack and punctuations."""

@@ -1,0 +1,1 @@
+"""Markovian arrival processes, phase-type service, queues and networks of queues."""

@@ -1,0 +1,1 @@
+"""Preference queries: kernels, preferences over columns, panes and windows."""

@@ -1,0 +1,1 @@
+"""The virtual-time simulator and its plants."""

@@ -1,0 +1,1 @@
+"""What users of Penstock need to test their own policies, plants and preferences."""

@@ -1,0 +1,1 @@
+"""Arrival processes, attributes, disorder, traces and burst statistics."""
