@@ -1,1 +1,5 @@
 """Everything that touches Spark: sessions, sources, the micro-batch runtime, queries, actuators."""
+
+from penstock.spark.session import running, session
+
+__all__ = ["running", "session"]

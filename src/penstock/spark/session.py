@@ -1,0 +1,127 @@
+"""The one place that builds a Spark session."""
+
+import atexit
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from types import FrameType
+
+from pyspark.sql import SparkSession
+
+from penstock.core.errors import PenstockError
+from penstock.spark.java import find_java
+
+_LOOPBACK = re.compile(
+    r"^(local(\[.*\])?|spark://(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d+|local-cluster\[.*\])$"
+)
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app: str = "penstock",
+    ui: bool = False,
+    config: Mapping[str, str] | None = None,
+    existing: SparkSession | None = None,
+) -> SparkSession:
+    """A Spark session fit for Penstock; the running one where there is one.
+
+    Parameters
+    ----------
+    master
+        Any Spark master. ``local[*]`` and masters on loopback are bound to 127.0.0.1.
+    app
+        The application's name.
+    ui
+        Whether Spark's own web interface is started.
+    config
+        Further Spark options; they win over Penstock's.
+    existing
+        A session the caller already has: it is given back, with Arrow switched on, and never stopped here.
+    """
+    active = existing or SparkSession.getActiveSession()
+    if active is not None:
+        if _is_stopped(active):
+            raise PenstockError(
+                "This Spark session has been stopped; start a new one with penstock.spark.session()."
+            )
+        active.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
+        return active
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    # Workers must run the driver's interpreter, or a virtual environment lacks pyarrow on the other side.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(app).master(master)
+    for key, value in {**_defaults(master, ui), **(config or {})}.items():
+        builder = builder.config(key, value)
+    if _LOOPBACK.match(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with _quiet_start():
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    atexit.register(_stop, spark)
+    return spark
+
+
+@contextlib.contextmanager
+def running(spark: SparkSession) -> Iterator[SparkSession]:
+    """Stop ``spark`` at the end, also on Ctrl-C and on SIGTERM, so that no process stays behind."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield spark
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _stop(spark)
+
+
+def _defaults(master: str, ui: bool) -> dict[str, str]:
+    options = {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('penstock.spark') / 'log4j2.properties'}",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        # Python workers are told to use one thread each: Spark's tasks are the parallelism.
+        "spark.executorEnv.OMP_NUM_THREADS": "1",
+        # Metadata of old batches is not needed to go on; keeping less keeps a long run's checkpoint small.
+        "spark.sql.streaming.minBatchesToRetain": "20",
+    }
+    if _LOOPBACK.match(master):
+        options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return options
+
+
+@contextlib.contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Keep the launcher's banner off the terminal; errors of the launch still raise."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    context = spark.sparkContext
+    return getattr(context, "_jsc", None) is None or bool(context._jsc.sc().isStopped())
+
+
+def _stop(spark: SparkSession) -> None:
+    with contextlib.suppress(Exception):  # a JVM that is already gone needs no stopping
+        spark.stop()
