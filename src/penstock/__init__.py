@@ -11,6 +11,14 @@ __version__ = "0.1.0"
 #: Public name -> the module that defines it.
 _PUBLIC = {
     "PenstockError": "penstock.core.errors",
+    "minimize": "penstock.preference.builders",
+    "maximize": "penstock.preference.builders",
+    "diff": "penstock.preference.builders",
+    "skyline_of": "penstock.preference.builders",
+    "k_dominant_of": "penstock.preference.builders",
+    "top_delta": "penstock.preference.builders",
+    "top_k": "penstock.preference.builders",
+    "Preference": "penstock.preference.preference",
 }
 
 __all__ = ["__version__", *_PUBLIC]

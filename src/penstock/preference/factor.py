@@ -1,0 +1,97 @@
+"""k-dominance: the dominance factor, the k-dominant skyline and the top-delta answer.
+
+Row p k-dominates row q if p is nowhere worse than q on some k attributes and better on at least one of them
+(Chan et al.: Finding k-dominant skylines in high dimensional space, 2006), that is, with
+le = #{a : p_a <= q_a} and lt = #{a : p_a < q_a}:  le >= k and lt >= 1.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.core.errors import PenstockError
+from penstock.core.jit import jit
+from penstock.preference.points import Points, Rows, as_classes, as_points, members
+from penstock.preference.skyline import skyline
+
+Factors = NDArray[np.int32]
+
+
+def dominance_factor(points: ArrayLike, *, classes: ArrayLike | None = None) -> Factors:
+    """For a skyline row the smallest k for which no other row k-dominates it (1..d), 0 outside the skyline.
+
+    factor(q) = 1 + max le(p, q) over rows p with lt(p, q) >= 1. Only skyline rows p need comparing: whatever a
+    dominated row k-dominates, its dominator k-dominates too.
+
+    >>> dominance_factor([[1, 3, 1], [2, 1, 2], [3, 2, 3]]).tolist()
+    [2, 3, 0]
+    """
+    array = as_points(points)
+    codes = as_classes(classes, len(array))
+    rows = skyline(array, classes=codes)
+    factors = np.zeros(len(array), dtype=np.int32)
+    if codes is None:
+        factors[rows] = _factors(array[rows])
+        return factors
+    for part in (rows[of_class] for of_class in members(codes[rows])):
+        factors[part] = _factors(array[part])
+    return factors
+
+
+def k_dominant(points: ArrayLike, k: int) -> Rows:
+    """Rows that no other row k-dominates, as sorted row numbers.
+
+    >>> k_dominant([[1, 3, 1], [2, 1, 2], [3, 2, 3]], 2).tolist()
+    [0]
+    """
+    array = as_points(points)
+    if not 1 <= k <= array.shape[1]:
+        raise PenstockError(
+            f"k is {k} with {array.shape[1]} attributes; choose k from 1 to {array.shape[1]}."
+        )
+    factors = dominance_factor(array)
+    return np.flatnonzero((factors > 0) & (factors <= k))
+
+
+def top_delta(points: ArrayLike, delta: int, *, exactly: bool = False) -> Rows:
+    """Rows whose factor is at most k, for the smallest k with more than ``delta`` such rows, else the skyline.
+
+    With ``exactly`` at most ``delta`` rows: those of the smallest factors, equals by attribute sum, then by row.
+
+    >>> top_delta([[1, 3, 1], [2, 1, 2], [3, 2, 3]], 1).tolist()
+    [0, 1]
+    >>> top_delta([[1, 3, 1], [2, 1, 2], [3, 2, 3]], 1, exactly=True).tolist()
+    [0]
+    """
+    array = as_points(points)
+    return rows_of_top_delta(array, dominance_factor(array), delta, exactly)
+
+
+def rows_of_top_delta(points: Points, factors: Factors, delta: int, exactly: bool = False) -> Rows:
+    """The top-delta rows, given the factors of all rows (0 outside the skyline)."""
+    if delta < 1:
+        raise PenstockError(f"delta is {delta}; ask for at least 1 row.")
+    rows = np.flatnonzero(factors)
+    if len(rows) == 0:
+        return rows
+    if exactly:
+        best = np.lexsort((rows, points[rows].sum(axis=1), factors[rows]))[:delta]
+        return np.sort(rows[best])
+    counts = np.cumsum(np.bincount(factors[rows]))
+    enough = np.flatnonzero(counts > delta)
+    return rows[factors[rows] <= enough[0]] if len(enough) else rows
+
+
+@jit
+def _factors(points: Points) -> Factors:
+    n, d = points.shape
+    factors = np.ones(n, dtype=np.int32)
+    for i in range(n):
+        for j in range(n):
+            not_worse = 0
+            better = 0
+            for k in range(d):
+                not_worse += points[j, k] <= points[i, k]
+                better += points[j, k] < points[i, k]
+            if better > 0 and not_worse + 1 > factors[i]:
+                factors[i] = not_worse + 1
+    return factors
