@@ -1,0 +1,21 @@
+"""What the control loop can turn on a real machine or cluster, each with a probe that really tries it."""
+
+from penstock.spark.actuators.ability import Ability
+from penstock.spark.actuators.cpu_frequency import CpuFrequency
+from penstock.spark.actuators.cpu_share import LEVELS, CpuShare, join, sweep
+from penstock.spark.actuators.energy import EnergyMeter
+from penstock.spark.actuators.executors import Executor, Executors
+from penstock.spark.actuators.slots import Slots
+
+__all__ = [
+    "Ability",
+    "CpuFrequency",
+    "CpuShare",
+    "EnergyMeter",
+    "Executor",
+    "Executors",
+    "LEVELS",
+    "Slots",
+    "join",
+    "sweep",
+]

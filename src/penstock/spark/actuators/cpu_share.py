@@ -1,0 +1,194 @@
+"""CPU shares: a control group per executor, operator or pipeline, its quota set by level, nothing restarted.
+
+The groups of one run live in one folder named by the run's process, so that a later run can tell which groups
+belong to nobody any more (their owner was killed) and sweep them away.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from penstock.core.errors import PenstockError
+from penstock.spark.actuators.ability import Ability
+from penstock.spark.actuators.cgroup import CgroupUnavailableError, CpuGroup, Hierarchy, find_hierarchy
+from penstock.spark.actuators.processes import PROC, started_at, tree
+
+#: Five levels between 40 % and 100 % of a core, as MEAD section VII uses.
+LEVELS = (0.40, 0.55, 0.70, 0.85, 1.00)
+
+NAME = "CPU share"
+
+
+class CpuShare:
+    """The CPU quotas of one run.
+
+    Parameters
+    ----------
+    hierarchy
+        Where the groups are made; found and tried by default.
+    owner
+        The process that the groups live and die with.
+    levels
+        Shares that ``set_level`` can choose from, ascending.
+    cores
+        What a share of 1 means, in cores.
+    """
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy | None = None,
+        *,
+        owner: int | None = None,
+        levels: tuple[float, ...] = LEVELS,
+        cores: float = 1.0,
+    ) -> None:
+        if not levels or list(levels) != sorted(set(levels)) or levels[0] <= 0:
+            raise PenstockError(f"CPU levels must be positive and ascending, not {levels}.")
+        self.levels, self.cores = levels, cores
+        self._hierarchy = hierarchy or find_hierarchy()
+        sweep(self._hierarchy)
+        self._folder = self._hierarchy.base / _run_name(owner or os.getpid())
+        self._groups: dict[str, CpuGroup] = {}
+        try:
+            self._folder.mkdir(exist_ok=True, parents=True)
+            if self._hierarchy.version == 2 and self._hierarchy.base.joinpath("cgroup.controllers").exists():
+                (self._folder / "cgroup.subtree_control").write_text("+cpu")
+        except OSError as error:
+            raise CgroupUnavailableError(
+                f"No CPU group may be made in {self._hierarchy.base} ({error.strerror}).", "Run as root."
+            ) from None
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The quota of every group in cores, read back from the kernel."""
+        return {name: quota for name, group in self._groups.items() if (quota := group.quota()) is not None}
+
+    def group(self, name: str) -> CpuGroup:
+        """The group of that name, made on first use."""
+        if not name or "/" in name or name.startswith("."):
+            raise PenstockError(f"'{name}' cannot name a CPU group: use letters, digits, '-' and '_'.")
+        if name not in self._groups:
+            made = CpuGroup(self._folder / name, self._hierarchy.version, self._hierarchy.home)
+            self._groups[name] = made.create()
+        return self._groups[name]
+
+    def set_share(self, name: str, share: float) -> float:
+        """Give a group a share of its cores; returns the quota the kernel then reports, in cores."""
+        group = self.group(name)
+        group.set_quota(share * self.cores)
+        told = group.quota()
+        return float("inf") if told is None else told
+
+    def set_level(self, name: str, level: int) -> float:
+        """Give a group one of the levels, counted from 0."""
+        if not 0 <= level < len(self.levels):
+            raise PenstockError(f"CPU level {level} does not exist; choose 0 to {len(self.levels) - 1}.")
+        return self.set_share(name, self.levels[level])
+
+    def add_tree(self, name: str, pid: int, proc: Path = PROC) -> list[int]:
+        """Move a process and its descendants into a group; what they start later is born there."""
+        group = self.group(name)
+        inside = set(group.pids())
+        return [p for p in tree(pid, proc) if p not in inside and group.add(p)]
+
+    def remove(self, name: str) -> None:
+        """Send the group's processes home and remove it."""
+        if (group := self._groups.pop(name, None)) is not None:
+            group.remove()
+
+    def close(self) -> None:
+        """Remove every group of this run."""
+        for name in list(self._groups):
+            self.remove(name)
+        _remove_folder(self._folder, self._hierarchy)
+        with contextlib.suppress(OSError):  # other runs still have groups in it
+            self._hierarchy.base.rmdir()
+
+    def __enter__(self) -> "CpuShare":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_joined: str | None = None
+
+
+def join(path: str | os.PathLike[str]) -> bool:
+    """Move the calling process into a group: what a Python worker does as its task begins.
+
+    Workers are used again for tasks of other pipelines, so the membership is remembered and only a change costs a
+    system call. A group that does not exist on this host is not an error: the task then runs without a quota.
+    """
+    global _joined
+    target = os.fspath(path)
+    if target == _joined:
+        return True
+    try:
+        Path(target, "cgroup.procs").write_text("0")
+    except OSError:
+        return False
+    _joined = target
+    return True
+
+
+def sweep(hierarchy: Hierarchy | None = None, proc: Path = PROC) -> list[str]:
+    """Remove groups whose run is gone, for example killed; returns the names of those runs."""
+    hierarchy = hierarchy or find_hierarchy()
+    gone = []
+    for folder in sorted(hierarchy.base.glob("run-*-*")):
+        _, pid, start = folder.name.split("-", 2)
+        if pid.isdigit() and str(started_at(int(pid), proc)) != start:
+            _remove_folder(folder, hierarchy)
+            gone.append(folder.name)
+    return gone
+
+
+def probe() -> Ability:
+    """Make a group, set 40 %, read it back, let a process join, and remove it all again."""
+    try:
+        hierarchy = find_hierarchy()
+        with CpuShare(hierarchy) as shares:
+            told = shares.set_share("probe", 0.4)
+            with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+                moved = shares.add_tree("probe", process.pid)
+                inside = shares.group("probe").pids()
+                process.terminate()
+    except CgroupUnavailableError as error:
+        return Ability(NAME, False, error.why, error.how)
+    except OSError as error:
+        return Ability(NAME, False, f"Setting a CPU quota failed ({error}).", "Run as root on Linux.")
+    if abs(told - 0.4) > 1e-6 or moved != inside:
+        return Ability(
+            NAME,
+            False,
+            f"A quota of 0.4 cores was read back as {told}.",
+            "Use a kernel with CONFIG_CFS_BANDWIDTH.",
+        )
+    return Ability(
+        NAME,
+        True,
+        f"cgroup v{hierarchy.version} in {hierarchy.base}: a quota of 40 % was written and read back, "
+        "a process joined and left.",
+    )
+
+
+def _run_name(pid: int) -> str:
+    return f"run-{pid}-{started_at(pid)}"
+
+
+def _remove_folder(folder: Path, hierarchy: Hierarchy) -> None:
+    for child in sorted(p for p in folder.glob("*") if p.is_dir()):
+        _suppressing_vanished(CpuGroup(child, hierarchy.version, hierarchy.home))
+    _suppressing_vanished(CpuGroup(folder, hierarchy.version, hierarchy.home))
+
+
+def _suppressing_vanished(group: CpuGroup) -> None:
+    with contextlib.suppress(FileNotFoundError):  # another run sweeps the same folder at the same time
+        group.remove()
