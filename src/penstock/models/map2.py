@@ -34,7 +34,7 @@ Matrix = NDArray[np.float64]
 _BURSTY_SCV = 5.0
 #: Mildly bursty streams keep this decay and lower the SCV instead.
 _MILD_DECAY = 0.5
-_EDGE = 1e-9
+_EDGE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ def fit_map2(
     notes: list[str] = []
     scv, decay = _scv_and_decay(scv, decay, dispersion, notes)
     point = _Point(scv, _third(scv, skewness, notes), decay)
+    if skewness is None and abs(scv - 1.0) >= _EDGE:
+        point = _free_third(point)
     if scv == 1.0 or abs(scv - 1.0) < _EDGE:
         if abs(decay) > _EDGE:
             notes.append("Exponential gaps of two phases cannot be correlated; the decay is 0.")
@@ -150,7 +152,7 @@ def _third(scv: float, skewness: float | None, notes: list[str]) -> float:
     where SCV = 2F + 2/F - 3 and r3 = ((SCV + 3)/2)^2 - (SCV + 3)/2 - 1, or two stages in a row.
     """
     if scv < 1.0:
-        low, high = (3 * scv - 1 + sqrt(2.0) * (1 - scv) ** 1.5) / 2, scv
+        low, high = float(3 * scv - 1 + sqrt(2.0) * (1 - scv) ** 1.5) / 2, scv
         default = high
     else:
         spread = (scv + 3.0) / 2.0
@@ -173,17 +175,46 @@ def _feasible_decay(point: _Point, notes: list[str]) -> _Point:
 
     The feasible decays of given moments form an interval around 0 (no correlation: a renewal process).
     """
+    nearest = _nearest_decay(point)
+    if nearest != point.decay:
+        notes.append(
+            f"A decay of {point.decay:g} is out of reach with these moments; the nearest is {nearest:g}."
+        )
+    return _Point(point.scv, point.third, nearest)
+
+
+def _nearest_decay(point: _Point) -> float:
     if _solve(point) is not None:
-        return point
+        return point.decay
     inside, outside = 0.0, point.decay
-    for _ in range(60):
+    for _ in range(50):
         middle = 0.5 * (inside + outside)
         if _solve(_Point(point.scv, point.third, middle)) is None:
             outside = middle
         else:
             inside = middle
-    notes.append(f"A decay of {point.decay:g} is out of reach with these moments; the nearest is {inside:g}.")
-    return _Point(point.scv, point.third, inside)
+    return inside
+
+
+def _free_third(point: _Point) -> _Point:
+    """Where nobody asked for a skewness, the one nearest to the default that makes the decay feasible."""
+    if _solve(point) is not None:
+        return point
+    if point.scv < 1.0:
+        low = float(3 * point.scv - 1 + sqrt(2.0) * (1 - point.scv) ** 1.5) / 2
+        choices = np.linspace(point.scv, low, 66)[1:-1]
+    else:
+        choices = (1 + point.scv) ** 2 / 4 * (1 + np.geomspace(1e-3, 1e3, 65))
+        choices = choices[np.argsort(np.abs(np.log(choices / point.third)))]
+    best, gap = point, abs(_nearest_decay(point) - point.decay)
+    for third in choices.tolist():
+        candidate = _Point(point.scv, third, point.decay)
+        miss = abs(_nearest_decay(candidate) - point.decay)
+        if miss < gap - 1e-6:
+            best, gap = candidate, miss
+        if miss == 0.0:
+            break
+    return best
 
 
 def _solve(point: _Point) -> tuple[float, float, float, float] | None:
