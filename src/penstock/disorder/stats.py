@@ -92,7 +92,8 @@ def bucket_of(delays_us: ArrayLike) -> NDArray[np.int64]:
     delays = np.asarray(delays_us, dtype=np.int64)
     # The exponent of a float64 is exact here: a delay of 2^53 us would be 285 years.
     shift = np.maximum(np.frexp(delays.astype(np.float64))[1] - 6, 0)
-    return (shift * _FINE + (delays >> shift)).astype(np.int64)
+    buckets: NDArray[np.int64] = (shift * _FINE + (delays >> shift)).astype(np.int64)
+    return buckets
 
 
 def largest_of(bucket: int) -> int:

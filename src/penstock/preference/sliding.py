@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.preference.cross import NEVER, dominated_by, latest_dominator
+from penstock.preference.partial import Partial
 from penstock.preference.points import Codes, Mask, Points, Rows
 
 Numbers = NDArray[np.int64]
@@ -83,6 +84,11 @@ class LiveSet:
     def window(self, start: int, end: int) -> Rows:
         """Ids of the rows of the window of panes [start, end], oldest pane first."""
         return self.ids[self.members(start, end)]
+
+    def part(self, start: int, end: int) -> Partial:
+        """The rows of the window of panes [start, end] as a partial result."""
+        rows = np.flatnonzero(self.members(start, end))
+        return Partial(self.ids, self.points, self.classes).take(rows)
 
     def expire(self, before: int) -> "LiveSet":
         """Forget rows of panes below ``before``: no window to come holds them."""

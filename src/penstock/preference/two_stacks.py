@@ -10,34 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.preference.partial import Partial, merged
 from penstock.preference.points import Codes, Points, Rows
 from penstock.preference.preference import Preference
 
-
-@dataclass(frozen=True)
-class Partial:
-    """A partial result: ids, points and classes of its rows."""
-
-    ids: Rows
-    points: Points
-    classes: Codes | None = None
-
-    def take(self, rows: Rows) -> "Partial":
-        """Some of the rows."""
-        return Partial(
-            self.ids[rows], self.points[rows], None if self.classes is None else self.classes[rows]
-        )
-
-
-def merged(preference: Preference, left: Partial, right: Partial) -> Partial:
-    """The merge of two partial results, rows of the left first."""
-    kept_left, kept_right = preference.merge(left.points, right.points, left.classes, right.classes)
-    a, b = left.take(kept_left), right.take(kept_right)
-    return Partial(
-        np.concatenate([a.ids, b.ids]),
-        np.concatenate([a.points, b.points]),
-        None if a.classes is None or b.classes is None else np.concatenate([a.classes, b.classes]),
-    )
+__all__ = ["TwoStacks", "Partial", "merged"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +23,7 @@ class TwoStacks:
 
     >>> from penstock.preference.builders import top_k
     >>> stacks = TwoStacks(top_k(1, by="x")).advance(0, np.array([[1.0]])).advance(1, np.array([[2.0]]))
-    >>> stacks, rows = stacks.window(0, 1)
-    >>> rows.ids.tolist(), stacks.window(1, 1)[1].ids.tolist()
+    >>> stacks.window(0, 1).tolist(), stacks.expire(1).window(1, 1).tolist()
     ([0], [1])
     """
 
@@ -78,20 +54,21 @@ class TwoStacks:
             merges=self.merges + (not first),
         )
 
-    def window(self, start: int, end: int) -> tuple["TwoStacks", Partial]:
-        """The window of panes [start, end], and the stacks without what lies before ``start``.
-
-        ``end`` is the newest pane or later; windows must come in ascending order.
-        """
+    def part(self, start: int, end: int) -> Partial:
+        """The partial result of the window of panes [start, end]; ``end`` is the newest pane or later."""
         if self.newest is not None and end < self.newest:
             raise ValueError(f"the window ends at pane {end}, but pane {self.newest} has been added already")
         stacks = self.expire(start)
-        if not stacks.front:
-            stacks = stacks._flipped()
-        suffix = stacks.front[0][1] if stacks.front else None
-        if suffix is None or stacks.back_merge is None:
-            return stacks, suffix or stacks.back_merge or self._nothing()
-        return replace(stacks, merges=stacks.merges + 1), merged(self.preference, suffix, stacks.back_merge)
+        if not stacks.front or stacks.back_merge is None:
+            return stacks.front[0][1] if stacks.front else stacks.back_merge or self._nothing()
+        return merged(self.preference, stacks.front[0][1], stacks.back_merge)
+
+    def window(self, start: int, end: int) -> Rows:
+        """Ids of the rows of the window of panes [start, end], oldest pane first.
+
+        Call ``expire(start)`` before, or the turning of the back is done for this window alone.
+        """
+        return self.part(start, end).ids
 
     def expire(self, before: int) -> "TwoStacks":
         """Forget panes below ``before``; a back that reaches below it becomes the front."""
