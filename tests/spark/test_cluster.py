@@ -1,0 +1,105 @@
+"""A standalone cluster on loopback: it works, it scales, and it leaves no process behind."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from penstock.core.errors import PenstockError
+from penstock.spark.actuators.processes import started_at, tree
+from penstock.spark.cluster import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+SCALE = """
+    import json, sys, time
+    import penstock.spark
+    from penstock.spark.actuators.executors import Executors, _reach
+    from penstock.spark.cluster import LocalCluster
+
+    config = LocalCluster().session_config(executor_memory="512m")
+    spark = penstock.spark.session(sys.argv[1], config=config)
+    with penstock.spark.running(spark):
+        executors = Executors(spark)
+        counts = []
+        for count in (1, 3, 2):
+            _reach(executors, count, 60)
+            total = spark.sparkContext.parallelize(range(1000), 8).map(lambda x: x * 2).sum()
+            counts.append([executors.planned, executors.requested, executors.observed, total])
+        print(json.dumps({"counts": counts, "pids": sorted(executors.local_pids().values())}))
+"""
+
+
+def alive(pids):
+    return [pid for pid in pids if started_at(pid) is not None]
+
+
+def eventually(condition, seconds=20.0):
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_executors_are_added_and_removed_and_none_is_left(drive):
+    child = drive(SCALE)
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0, err
+    told = json.loads(out.splitlines()[-1])
+    assert told["counts"] == [[1, 1, 1, 999000], [3, 3, 3, 999000], [2, 2, 2, 999000]]
+    assert len(told["pids"]) >= 2
+    assert eventually(lambda: not alive(told["pids"]))
+
+
+def test_stopping_ends_every_process_and_removes_the_folder():
+    cluster = LocalCluster(workers=1)
+    with cluster:
+        pids, folder = cluster.pids, cluster.folder
+        assert len(alive(pids)) == 2
+        assert cluster.master.startswith("spark://127.0.0.1:")
+        assert folder.exists()
+    assert not alive(pids)
+    assert not folder.exists()
+
+
+@pytest.mark.kill
+def test_a_cluster_ends_with_its_owner_even_if_that_is_killed():
+    code = """
+        import time
+        from penstock.spark.cluster import LocalCluster
+        with LocalCluster(workers=1) as cluster:
+            print("up", flush=True)
+            time.sleep(120)
+    """
+    owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout.readline() == "up\n"
+    family = tree(owner.pid)
+    assert len(family) >= 3
+    owner.kill()
+    owner.wait()
+    assert eventually(lambda: not alive(family))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"workers": 0}, "at least 1"), ({"cores": 0}, "at least 1"), ({"memory": "lots"}, "no memory size")],
+)
+def test_impossible_clusters_are_refused_in_one_sentence(arguments, words):
+    with pytest.raises(PenstockError, match=words):
+        LocalCluster(**arguments)
+
+
+def test_a_cluster_that_is_not_running_has_no_folder():
+    with pytest.raises(PenstockError, match="not running"):
+        LocalCluster().folder
+
+
+def test_local_mode_is_refused_in_one_sentence(spark):
+    from penstock.spark.actuators.executors import Executors, probe
+
+    with pytest.raises(PenstockError, match="local mode"):
+        Executors(spark)
+    assert not probe(spark).works
