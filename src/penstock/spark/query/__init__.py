@@ -1,0 +1,1 @@
+"""Preference queries over streams: routing, pane stage, window stages, and the program that ties them."""

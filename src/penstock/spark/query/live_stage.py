@@ -1,0 +1,165 @@
+"""The default window stage: each pane is combined once, however many windows overlap.
+
+For a preference by dominance, a row of pane p that nothing dominates within its own pane is in the answer of the
+window of panes [first, last] exactly if
+
+    earlier < first   and   later > last,
+
+where ``earlier`` is the latest pane before p, and ``later`` the earliest pane after p, that holds a row which
+dominates it. Both are found once per row: ``earlier`` when its pane closes, ``later`` when a newer pane closes. A row
+that has a ``later`` is out of all windows to come, and so is whatever only it dominates (that row's own dominator
+dominates it too), so later panes need comparing with the *live* rows only.
+
+Rows are independent of each other here, so the work splits evenly: slice j of m takes every m-th row as candidate and
+compares it with all. A row's rivals may be a superset of the live rows (rows of panes that close in the same batch
+are not yet thinned out): more comparisons, the same answer.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.preference.builders import KDominant, Skyline, TopDelta
+from penstock.preference.cross import NEVER, latest_dominator
+from penstock.preference.preference import Preference
+from penstock.spark.query.parts import Parts, Rows
+from penstock.spark.query.window_output import Span, WindowWriter, report
+from penstock.spark.segments import read_segment, write_segments
+
+#: No later pane dominates the row.
+ALIVE = np.iinfo(np.int64).max
+
+LIVE_SCHEMA = pa.schema([("id", pa.int64()), ("earlier", pa.int64())])
+
+
+def by_dominance(preference: Preference) -> bool:
+    """Whether the stage fits: partial results are skylines."""
+    return isinstance(preference, Skyline | KDominant | TopDelta)
+
+
+@dataclass(frozen=True)
+class LiveStage:
+    """The stage as a function of slice numbers."""
+
+    parts: Parts
+    #: Files of the live rows as of the batch before.
+    live: tuple[str, ...]
+    #: Panes that close in this round, ascending.
+    closing: tuple[int, ...]
+    windows: tuple[Span, ...]
+    panes_per_window: int
+    #: Panes before this one are in no window to come.
+    needed_from: int
+    slices: int
+    prefix: str
+    writer: WindowWriter
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the slices whose numbers come in."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield report(self._slice(number))
+
+    def _slice(self, number: int) -> dict[str, Any]:
+        started, cpu = time.perf_counter(), time.process_time()
+        old, earlier_old = self._live_rows()
+        new = self.parts.of_panes(self.closing)
+        mine_old, mine_new = self._mine(old, number), self._mine(new, number)
+        later_old = _earliest_dominator(old.take(mine_old), new)
+        fresh, earlier_new, later_new = self._place(new.take(mine_new), old, new)
+        rows = self.parts.joined([old.take(mine_old), fresh])
+        earlier = np.concatenate([earlier_old[mine_old], earlier_new])
+        later = np.concatenate([later_old, later_new])
+        compared = time.perf_counter()
+        told = self.writer.write(number, self.parts, rows, self._members(rows, earlier, later))
+        alive = (later == ALIVE) & (rows.panes >= self.needed_from)
+        file = self._write_live(number, rows.ids[alive], earlier[alive])
+        return told | {
+            "slice": number,
+            "live_file": file,
+            "live_rows": int(alive.sum()),
+            "candidates": len(mine_old) + len(mine_new),
+            "busy": compared - started,
+            "cpu": time.process_time() - cpu,
+            "write": time.perf_counter() - compared,
+        }
+
+    def _live_rows(self) -> tuple[Rows, NDArray[np.int64]]:
+        tables = [read_segment(self.parts.state_folder, name, 0) for name in self.live]
+        if not tables:
+            return self.parts.joined([]), np.zeros(0, dtype=np.int64)
+        table = pa.concat_tables(tables)
+        return self.parts.of_ids(table["id"].to_numpy()), table["earlier"].to_numpy()
+
+    def _mine(self, rows: Rows, number: int) -> NDArray[np.int64]:
+        """The rows of one slice: whole classes where there are any, every m-th row otherwise."""
+        if rows.classes is not None:
+            return np.flatnonzero(rows.classes.view(np.uint64) % np.uint64(self.slices) == number)
+        if self.writer.needs_equals_together:
+            return np.flatnonzero(_point_codes(rows.points) % np.uint64(self.slices) == number)
+        return np.arange(number, len(rows), self.slices)
+
+    def _place(
+        self, candidates: Rows, old: Rows, new: Rows
+    ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
+        """New rows that are not dominated in their own pane, with their latest earlier and earliest later dominator."""
+        kept: list[Rows] = []
+        earlier: list[NDArray[np.int64]] = []
+        later: list[NDArray[np.int64]] = []
+        several = Counter(part.pane for part in self.parts.parts)
+        for pane in self.closing:
+            rows = candidates.take(candidates.panes == pane)
+            # A pane of one part is a skyline already; rows of several parts meet each other here.
+            last = pane if several[pane] > 1 else pane - 1
+            before = self.parts.joined(
+                [_within(r, pane - self.panes_per_window + 1, last) for r in (old, new)]
+            )
+            found = _latest_dominator(rows, before)
+            rows, found = rows.take(found != pane), found[found != pane]
+            kept.append(rows)
+            earlier.append(found)
+            later.append(_earliest_dominator(rows, _within(new, pane + 1, pane + self.panes_per_window - 1)))
+        nothing = np.zeros(0, dtype=np.int64)
+        return self.parts.joined(kept), np.concatenate([nothing, *earlier]), np.concatenate([nothing, *later])
+
+    def _members(
+        self, rows: Rows, earlier: NDArray[np.int64], later: NDArray[np.int64]
+    ) -> list[NDArray[np.int64]]:
+        return [
+            np.flatnonzero(
+                (rows.panes >= w.first) & (rows.panes <= w.last) & (earlier < w.first) & (later > w.last)
+            )
+            for w in self.windows
+        ]
+
+    def _write_live(self, number: int, ids: NDArray[np.int64], earlier: NDArray[np.int64]) -> str:
+        table = pa.table([pa.array(ids), pa.array(earlier)], schema=LIVE_SCHEMA)
+        return write_segments(self.parts.state_folder, f"{self.prefix}-live{number}", LIVE_SCHEMA, [table])
+
+
+def _within(rows: Rows, first: int, last: int) -> Rows:
+    return rows.take((rows.panes >= first) & (rows.panes <= last))
+
+
+def _latest_dominator(rows: Rows, rivals: Rows) -> NDArray[np.int64]:
+    return latest_dominator(rows.points, rivals.points, rivals.panes, rows.classes, rivals.classes)
+
+
+def _earliest_dominator(rows: Rows, rivals: Rows) -> NDArray[np.int64]:
+    found = latest_dominator(rows.points, rivals.points, -rivals.panes, rows.classes, rivals.classes)
+    return np.where(found == NEVER, ALIVE, -found)
+
+
+def _point_codes(points: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Equal points, equal codes."""
+    codes = np.zeros(len(points), dtype=np.uint64)
+    for column in (points + 0.0).T:  # one zero: -0.0 equals 0.0
+        codes = (codes ^ np.ascontiguousarray(column).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        codes ^= codes >> np.uint64(29)
+    return codes

@@ -1,0 +1,171 @@
+"""The pane stage: each worker folds its new rows into the partial results of its open panes.
+
+A *part* is what one worker holds of one pane: a segment of a state file that never changes. A worker that gets rows
+of a pane it holds a part of reads that part, merges, and writes a new one; parts of panes without new rows stay where
+they are. A pane may have several parts, on several workers; the window stage joins them.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.preference.class_codes import class_codes
+from penstock.preference.points import Codes
+from penstock.preference.preference import Preference
+from penstock.spark.query.routing import unpack
+from penstock.spark.segments import read_segment, write_segments
+
+REPORT_SCHEMA = "kind string, report string"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A partial result: where it is, how many rows it keeps, how many it has seen."""
+
+    id: int
+    pane: int
+    worker: int
+    file: str
+    segment: int
+    rows: int
+    received: int
+    #: Closed because its worker was removed; its counter is zero, as Elastic-PPQ's Alg. 4 has it.
+    forced: bool = False
+    #: Rows as they came, not yet selected (in-order processing).
+    raw: bool = False
+
+
+@dataclass(frozen=True)
+class Rowset:
+    """How rows are compared: the preference, and the columns that make groups."""
+
+    preference: Preference
+    by: tuple[str, ...] = ()
+
+    def classes(self, table: pa.Table) -> Codes | None:
+        """One code a row; rows are compared only within their code."""
+        names = [*self.by, *(a.column for a in self.preference.attributes if a.direction == "diff")]
+        return class_codes(table, names) if names else None
+
+    def select(self, table: pa.Table) -> pa.Table:
+        """The partial result of a set of rows."""
+        kept = self.preference.select(self.preference.points(table), self.classes(table))
+        return table if len(kept) == table.num_rows else table.take(pa.array(kept))
+
+    def merge(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        """The partial result of two."""
+        points = self.preference.points
+        kept_left, kept_right = self.preference.merge(
+            points(left), points(right), self.classes(left), self.classes(right)
+        )
+        return pa.concat_tables([left.take(pa.array(kept_left)), right.take(pa.array(kept_right))])
+
+
+@dataclass(frozen=True)
+class PaneStage:
+    """The stage as a function over the messages for one or more workers."""
+
+    rowset: Rowset
+    state_folder: str
+    prefix: str
+    #: Worker -> pane -> the part it holds.
+    held: Mapping[int, Mapping[int, Part]]
+    in_order: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fold the rows of each worker and tell what came of it."""
+        messages: dict[int, list[tuple[int, int, pa.Buffer]]] = {}
+        for batch in batches:
+            columns = [batch.column(name) for name in ("worker", "kind", "source", "number", "payload")]
+            for worker, kind, source, number, payload in zip(*columns, strict=True):
+                if kind.as_py() == "tally":
+                    yield _report("tally", payload.as_buffer().to_pybytes().decode())
+                else:
+                    messages.setdefault(worker.as_py(), []).append(
+                        (source.as_py(), number.as_py(), payload.as_buffer())
+                    )
+        for worker, payloads in sorted(messages.items()):
+            ordered = [payload for *_, payload in sorted(payloads, key=lambda m: m[:2])]
+            yield _report("worker", json.dumps(self._fold(worker, ordered)))
+
+    def _fold(self, worker: int, payloads: list[pa.Buffer]) -> dict[str, Any]:
+        started, cpu = time.perf_counter(), time.process_time()
+        arrived = _by_pane(payloads)
+        tables: list[pa.Table] = []
+        parts: list[list[int]] = []
+        for pane, rows in sorted(arrived.items()):
+            result = self._merged(self.held.get(worker, {}).get(pane), rows)
+            parts.append([pane, len(tables), result.num_rows, rows.num_rows])
+            tables.append(result)
+        folded = time.perf_counter()
+        file = write_segments(self.state_folder, f"{self.prefix}-w{worker}", tables[0].schema, tables)
+        return {
+            "worker": worker,
+            "file": file,
+            "parts": parts,
+            "busy": folded - started,
+            "cpu": time.process_time() - cpu,
+            "write": time.perf_counter() - folded,
+        }
+
+    def _merged(self, held: Part | None, rows: pa.Table) -> pa.Table:
+        before = None if held is None else read_segment(self.state_folder, held.file, held.segment)
+        if self.in_order:
+            return rows if before is None else pa.concat_tables([before, rows])
+        chosen = self.rowset.select(rows)
+        return chosen if before is None else self.rowset.merge(before, chosen)
+
+
+@dataclass(frozen=True)
+class CloseStage:
+    """For in-order processing: sort the rows of closing panes by time and select, a pane a task."""
+
+    rowset: Rowset
+    time: str
+    state_folder: str
+    prefix: str
+    parts: tuple[Part, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Select the rows of the parts whose numbers come in."""
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                started = time.perf_counter()
+                part = self.parts[index]
+                rows = read_segment(self.state_folder, part.file, part.segment)
+                result = self.rowset.select(rows.sort_by(self.time))
+                file = write_segments(self.state_folder, f"{self.prefix}-c{index}", result.schema, [result])
+                report = {
+                    "index": index,
+                    "file": file,
+                    "rows": result.num_rows,
+                    "busy": time.perf_counter() - started,
+                }
+                yield _report("closed", json.dumps(report))
+
+
+def _by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:
+    pieces: dict[int, list[pa.Table]] = {}
+    for payload in payloads:
+        table, panes, offsets = unpack(payload)
+        for pane, begin, end in zip(panes, offsets, offsets[1:], strict=False):
+            pieces.setdefault(pane, []).append(table.slice(begin, end - begin))
+    return {pane: pa.concat_tables(tables).combine_chunks() for pane, tables in pieces.items()}
+
+
+def _report(kind: str, text: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], names=["kind", "report"])
+
+
+def balance(loads: list[float]) -> float:
+    """Mean load over the largest: 1 if all workers are equally busy.
+
+    >>> balance([2.0, 1.0])
+    0.75
+    """
+    return float(np.mean(loads) / max(loads)) if loads and max(loads) > 0 else 1.0

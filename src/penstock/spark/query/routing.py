@@ -1,0 +1,221 @@
+"""The first stage: check rows, count what is late, and send every row to the pane worker that is to have it.
+
+The stage makes no second pass over the batch. Each input partition cuts its own rows of a pane into chunks and sends
+chunk after chunk down the list of workers that the driver made from the loads of the batch before, so the owner of a
+pane changes when its share is full (Elastic-PPQ, Alg. 1). What travels between the stages are a few large Arrow
+messages, not rows: Spark shuffles one row per worker and input partition.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyspark import TaskContext
+
+from penstock.disorder import BatchStats, partition_stats
+from penstock.spark.query.rows import Times, check_rows
+
+#: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
+MESSAGE_SCHEMA = "worker int, kind string, source int, number int, payload binary"
+
+#: Rows gathered before they are routed: large enough for few messages, small enough for a bounded memory.
+CHUNK_ROWS = 262_144
+
+
+@dataclass(frozen=True)
+class RoutingPlan:
+    """Where rows go in this batch: a value made by the driver, the same for all input partitions.
+
+    ``order`` lists the workers, least loaded first. A pane starts with its owner (or, new, at the place its number
+    gives it) and moves to the next worker of the list each time a share of ``threshold`` rows is full.
+    """
+
+    strategy: str
+    workers: int
+    order: tuple[int, ...]
+    threshold: float = float("inf")
+    inputs: int = 1
+    #: Open pane -> (owner, rows the owner has of it).
+    owners: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def assign(self, panes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The worker of each row, given the rows' panes in order of arrival.
+
+        >>> plan = RoutingPlan("AS", workers=2, order=(1, 0), threshold=2)
+        >>> plan.assign(np.array([0, 0, 0, 5])).tolist()
+        [1, 1, 0, 0]
+        """
+        if self.strategy == "PB_RR":
+            return panes % self.workers
+        if self.strategy == "TB_RR":
+            return np.arange(len(panes)) % self.workers
+        distinct, index = np.unique(panes, return_inverse=True)
+        position = np.argsort(np.asarray(self.order))
+        first = np.empty(len(distinct), dtype=np.int64)
+        room = np.full(len(distinct), self._share(self.threshold))
+        for at, pane in enumerate(distinct.tolist()):
+            owner, held = self.owners.get(pane, (-1, 0))
+            known = 0 <= owner < self.workers
+            first[at] = position[owner] if known else pane % self.workers
+            room[at] = self._share(self.threshold - held) if known else room[at]
+        rank = _rank(index, len(distinct))
+        beyond = np.maximum(rank - room[index] + self._share(self.threshold), 0.0)
+        chunk = np.where(rank < room[index], 0.0, np.floor(beyond / self._share(self.threshold)))
+        return np.asarray(self.order)[(first[index] + np.nan_to_num(chunk).astype(np.int64)) % self.workers]
+
+    def _share(self, rows: float) -> float:
+        """The part of a number of rows that one input partition may send."""
+        return max(rows / self.inputs, 1.0 if rows > 0 else 0.0)
+
+
+@dataclass(frozen=True)
+class Router:
+    """The stage as a function over Arrow batches of one input partition."""
+
+    time: str
+    attributes: tuple[str, ...]
+    pane_us: int
+    plan: RoutingPlan
+    #: Rows before this time are late (None: nothing is yet); the largest time seen before this batch.
+    punctuation: int | None
+    seen: int | None
+    prefix: str
+    late_folder: str | None = None
+    dead_folder: str | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Route one input partition."""
+        source = TaskContext.get().partitionId()  # type: ignore[union-attr]  # never None inside a task
+        started = time.perf_counter()
+        tally = _Tally(seen=self.seen)
+        number = 0
+        for chunk in _gathered(batches, CHUNK_ROWS):
+            for worker, payload in self._route(chunk, tally):
+                yield _message(worker, "rows", source, number, payload)
+                number += 1
+        if tally.rows:
+            report = tally.report(self, source) | {"seconds": time.perf_counter() - started}
+            yield _message(self.plan.order[0], "tally", source, number, json.dumps(report).encode())
+
+    def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
+        checked = check_rows(chunk, self.time, self.attributes)
+        tally.rows += chunk.num_rows
+        if checked.bad is not None:
+            tally.bad.append(checked.bad.append_column("reason", pa.array(checked.reasons)))
+        rows, times = checked.rows, checked.times
+        tally.observe(times, self.punctuation)
+        if self.punctuation is not None and len(times):
+            late = times < self.punctuation
+            if late.any():
+                tally.late_rows += int(late.sum())
+                if self.late_folder:
+                    tally.late.append(rows.filter(pa.array(late)))
+                rows, times = rows.filter(pa.array(~late)), times[~late]
+        yield from self._cut(rows, times)
+
+    def _cut(self, rows: pa.RecordBatch, times: Times) -> Iterator[tuple[int, bytes]]:
+        """One message a worker: its rows by pane, with the offset of each pane in the schema's metadata."""
+        panes = times // self.pane_us
+        workers = self.plan.assign(panes)
+        order = np.lexsort((panes, workers))
+        sorted_rows = rows.take(pa.array(order))
+        panes, workers = panes[order], workers[order]
+        for worker in np.unique(workers).tolist():
+            begin, end = np.searchsorted(workers, [worker, worker + 1])
+            distinct, offsets = np.unique(panes[begin:end], return_index=True)
+            header = {"panes": distinct.tolist(), "offsets": [*offsets.tolist(), int(end - begin)]}
+            yield worker, _packed(sorted_rows.slice(begin, end - begin), header)
+
+
+class _Tally:
+    """What one input partition saw."""
+
+    def __init__(self, seen: int | None) -> None:
+        self.rows = 0
+        self.late_rows = 0
+        self.late: list[pa.RecordBatch] = []
+        self.bad: list[pa.RecordBatch] = []
+        self._seen = seen
+        self._stats = BatchStats()
+
+    def observe(self, times: Times, punctuation: int | None) -> None:
+        if len(times):
+            self._stats = self._stats.merge(partition_stats(times, seen=self._seen, punctuation=punctuation))
+            self._seen = max(int(times.max()), self._seen if self._seen is not None else -1)
+
+    def report(self, router: Router, source: int) -> dict[str, object]:
+        bad_rows = sum(b.num_rows for b in self.bad)
+        return {
+            "rows": self.rows,
+            "late": self.late_rows,
+            "bad": bad_rows,
+            "stats": self._stats.to_json(),
+            "late_file": _set_aside(router.late_folder, router.prefix, source, self.late),
+            "dead_file": _set_aside(router.dead_folder, router.prefix, source, self.bad),
+        }
+
+
+def unpack(payload: pa.Buffer) -> tuple[pa.Table, list[int], list[int]]:
+    """A message's rows, its panes and their offsets."""
+    table = pa.ipc.open_stream(payload).read_all()
+    header = json.loads(table.schema.metadata[b"penstock"])
+    return table.replace_schema_metadata(None), header["panes"], header["offsets"]
+
+
+def _packed(rows: pa.RecordBatch, header: Mapping[str, object]) -> bytes:
+    rows = rows.replace_schema_metadata({"penstock": json.dumps(header)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _message(worker: int, kind: str, source: int, number: int, payload: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([worker], pa.int32()),
+            pa.array([kind]),
+            pa.array([source], pa.int32()),
+            pa.array([number], pa.int32()),
+            pa.array([payload], pa.binary()),
+        ],
+        names=["worker", "kind", "source", "number", "payload"],
+    )
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer, larger batches."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.num_rows
+        if size >= rows:
+            yield pa.concat_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _rank(index: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+    """The how-manieth row of its group each row is."""
+    order = np.argsort(index, kind="stable")
+    starts = np.zeros(groups + 1, dtype=np.int64)
+    np.cumsum(np.bincount(index, minlength=groups), out=starts[1:])
+    rank = np.empty(len(index), dtype=np.int64)
+    rank[order] = np.arange(len(index)) - starts[index[order]]
+    return rank
+
+
+def _set_aside(folder: str | None, prefix: str, source: int, batches: list[pa.RecordBatch]) -> str | None:
+    if not batches or folder is None:
+        return None
+    path = f"{folder}/{prefix}-{source}-{TaskContext.get().taskAttemptId()}.parquet"  # type: ignore[union-attr]
+    pq.write_table(pa.Table.from_batches(batches), path)
+    return path

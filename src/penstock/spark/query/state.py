@@ -1,0 +1,110 @@
+"""What a preference query remembers between two micro-batches: plain values, committed with each batch."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from penstock.disorder import DisorderState
+from penstock.spark.query.pane_stage import Part
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts since the first batch."""
+
+    rows: int = 0
+    late: int = 0
+    bad: int = 0
+    windows: int = 0
+    results: int = 0
+
+
+@dataclass(frozen=True)
+class PaneTimes:
+    """When a pane's first and last rows came in, on the clock of the driver (seconds)."""
+
+    first: float
+    last: float
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """The committed state of a query.
+
+    ``parts`` holds the parts of all panes that some window to come needs, open or closed. Panes below
+    ``closed_before`` are closed; those below ``windowed_before`` are part of the window stage's own state, the files
+    in ``window_files``, which ``window_kind`` tells how to read. ``last_window`` is the last window that is complete.
+    """
+
+    disorder: DisorderState
+    pane_workers: int
+    window_workers: int
+    splitting: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    pane_times: Mapping[int, PaneTimes] = field(default_factory=dict)
+    closed_before: int | None = None
+    windowed_before: int | None = None
+    window_kind: str = ""
+    window_files: tuple[str, ...] = ()
+    last_window: int | None = None
+    next_part: int = 0
+    inputs: int = 0
+    loads: tuple[float, ...] = ()
+    totals: Totals = field(default_factory=Totals)
+
+    @property
+    def files(self) -> list[str]:
+        """All state files of this version."""
+        return sorted({*self.window_files, *(part.file for part in self.parts)})
+
+    def open_parts(self) -> tuple[Part, ...]:
+        """Parts of panes that may still get rows."""
+        limit = self.closed_before
+        return tuple(p for p in self.parts if limit is None or p.pane >= limit)
+
+    def rescaled(self, pane_workers: int, window_workers: int) -> "QueryState":
+        """The state with other numbers of workers; parts of removed pane workers are closed where they are."""
+        still_open = {part.id for part in self.open_parts()}
+        parts = tuple(
+            replace(part, forced=True) if part.worker >= pane_workers and part.id in still_open else part
+            for part in self.parts
+        )
+        loads = (*self.loads, *([0.0] * pane_workers))[:pane_workers]
+        return replace(
+            self, parts=parts, pane_workers=pane_workers, window_workers=window_workers, loads=loads
+        )
+
+    def held(self) -> dict[int, dict[int, Part]]:
+        """Worker -> pane -> the part that new rows of that pane are merged into."""
+        held: dict[int, dict[int, Part]] = {}
+        for part in self.open_parts():
+            if not part.forced:
+                held.setdefault(part.worker, {})[part.pane] = part
+        return held
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; parts as lists, since there can be many."""
+        plain = {
+            k: v for k, v in vars(self).items() if k not in ("disorder", "parts", "pane_times", "totals")
+        }
+        return plain | {
+            "disorder": self.disorder.to_json(),
+            "parts": [list(vars(part).values()) for part in self.parts],
+            "pane_times": {pane: [t.first, t.last] for pane, t in self.pane_times.items()},
+            "totals": asdict(self.totals),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "QueryState":
+        """The value that ``to_json`` gave."""
+        return cls(
+            **{
+                **value,
+                "disorder": DisorderState.from_json(value["disorder"]),
+                "parts": tuple(Part(*part) for part in value["parts"]),
+                "pane_times": {int(pane): PaneTimes(*times) for pane, times in value["pane_times"].items()},
+                "totals": Totals(**value["totals"]),
+                "window_files": tuple(value["window_files"]),
+                "loads": tuple(value["loads"]),
+            }
+        )

@@ -1,0 +1,124 @@
+"""Windows as output: which panes they span, and how their rows are written."""
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from penstock.preference.builders import Skyline
+from penstock.preference.preference import Preference
+from penstock.spark.query.parts import Ids, Parts, Rows
+from penstock.spark.query.rows import time_array, time_type
+from penstock.spark.segments import write_segments
+
+REPORT_SCHEMA = "report string"
+MEMBER_SCHEMA = pa.schema([("window", pa.int64()), ("id", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Span:
+    """A window: its number, its first and last pane, its bounds in microseconds."""
+
+    number: int
+    first: int
+    last: int
+    start_us: int
+    end_us: int
+
+
+def result_schema(schema: pa.Schema, time: str, preference: Preference) -> pa.Schema:
+    """The columns of a result: the window's bounds, all input columns, what the preference adds."""
+    kind = time_type(schema.field(time).type)
+    bounds = [pa.field("window_start", kind), pa.field("window_end", kind)]
+    extras = [pa.field(name, type_) for name, type_ in preference.extra_columns.items()]
+    return pa.schema([*bounds, *schema, *extras])
+
+
+@dataclass(frozen=True)
+class WindowWriter:
+    """Turns the rows of windows into a Parquet file, or, where only part of each window is at hand, into a file of ids."""
+
+    preference: Preference
+    windows: tuple[Span, ...]
+    schema: pa.Schema
+    time: str
+    staging: str
+    prefix: str
+    #: Whether the rows at hand are all there is of a window (or of each class in it).
+    whole: bool
+
+    @property
+    def needs_equals_together(self) -> bool:
+        """Whether equal rows must be in one slice for the answer to be found there."""
+        return isinstance(self.preference, Skyline) and self.preference.distinct
+
+    @property
+    def answers(self) -> bool:
+        """Whether the final answer can be given from the rows at hand."""
+        return self.whole or isinstance(self.preference, Skyline)
+
+    def write(
+        self, number: int, parts: Parts, rows: Rows, members: Sequence[NDArray[np.int64]]
+    ) -> dict[str, Any]:
+        """Write the windows' rows; ``members`` are row numbers of ``rows``, one array a window."""
+        if not self.windows:
+            return {"sizes": {}}
+        if not self.answers:
+            return self._write_members(number, parts, rows, members)
+        ids, sizes, extras = [], [], []
+        for chosen in members:
+            some = rows.take(chosen)
+            kept, values = self.preference.answer(some.points, some.classes)
+            ids.append(some.ids[kept])
+            sizes.append(len(kept))
+            extras.append(values)
+        return self.write_rows(number, parts, ids, extras)
+
+    def write_rows(
+        self, number: int, parts: Parts, ids: Sequence[Ids], extras: Sequence[dict[str, NDArray[Any]]]
+    ) -> dict[str, Any]:
+        """Write the final rows of each window, with the values of the added columns."""
+        sizes = [len(i) for i in ids]
+        told = {"sizes": {w.number: n for w, n in zip(self.windows, sizes, strict=True)}}
+        if not sum(sizes):
+            return told
+        table = parts.full_rows(np.concatenate(ids), self.schema)
+        result = result_schema(self.schema, self.time, self.preference)
+        starts = np.repeat(np.array([w.start_us for w in self.windows], dtype=np.int64), sizes)
+        ends = np.repeat(np.array([w.end_us for w in self.windows], dtype=np.int64), sizes)
+        kind = result.field("window_start").type
+        columns = [time_array(starts, kind), time_array(ends, kind), *table.columns]
+        columns += [
+            pa.array(np.concatenate([e[name] for e in extras]), type_)
+            for name, type_ in self.preference.extra_columns.items()
+        ]
+        path = f"{self.staging}/{self.prefix}-{number}-{uuid.uuid4().hex[:8]}.parquet"
+        pq.write_table(pa.table(columns, schema=result), path, use_dictionary=_texts(result))
+        return told | {"output_file": path}
+
+    def _write_members(
+        self, number: int, parts: Parts, rows: Rows, members: Sequence[NDArray[np.int64]]
+    ) -> dict[str, Any]:
+        ids = rows.ids[np.concatenate(members)]
+        windows = np.repeat(
+            np.array([w.number for w in self.windows], dtype=np.int64), [len(m) for m in members]
+        )
+        table = pa.table([pa.array(windows), pa.array(ids)], schema=MEMBER_SCHEMA)
+        name = write_segments(parts.state_folder, f"{self.prefix}-members{number}", MEMBER_SCHEMA, [table])
+        return {"sizes": {}, "members_file": name}
+
+
+def report(told: dict[str, Any]) -> pa.RecordBatch:
+    """What a task tells the driver."""
+    return pa.RecordBatch.from_arrays([pa.array([json.dumps(told)])], names=["report"])
+
+
+def _texts(schema: pa.Schema) -> list[str] | bool:
+    """Columns worth a dictionary: texts. Encoding random numbers costs time and saves nothing."""
+    return [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)] or False

@@ -1,0 +1,182 @@
+"""The papers' window stages: one task a window, each joining all its panes anew.
+
+``WIN_RR`` deals windows to workers in turn. ``WIN_FB`` gives each next window, oldest first, to the worker that
+would be idle first, judged by the rows it has to join (in the papers a feedback message says so; in a micro-batch all
+windows are known at once). ``WIN_FB_MERGE`` adds MERGE tasks: where there are fewer windows than workers, idle workers
+join halves of a window's parts beforehand (Elastic-PPQ 3.2, Alg. 2 and 3).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.preference.two_stacks import Partial, merged
+from penstock.spark.query.parts import Ids, Parts, Rows
+from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter, report
+from penstock.spark.segments import read_segment, write_segments
+
+STRATEGIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")
+
+
+@dataclass(frozen=True)
+class WindowTask:
+    """Join some parts of a window, and what MERGE tasks made of others."""
+
+    window: int
+    parts: tuple[int, ...]
+    #: Files of ids that a first round of MERGE tasks wrote.
+    merged: tuple[str, ...] = ()
+
+
+def assign(strategy: str, windows: Sequence[Span], work: Sequence[int], workers: int) -> list[list[int]]:
+    """Which windows (by place) each worker takes.
+
+    >>> spans = [Span(n, n, n, 0, 0) for n in range(4)]
+    >>> assign("WIN_RR", spans, [9, 1, 1, 1], 2), assign("WIN_FB", spans, [9, 1, 1, 1], 2)
+    ([[0, 2], [1, 3]], [[0], [1, 2, 3]])
+    """
+    chosen: list[list[int]] = [[] for _ in range(workers)]
+    loads = [0] * workers
+    for place, window in enumerate(windows):
+        worker = window.number % workers if strategy == "WIN_RR" else loads.index(min(loads))
+        chosen[worker].append(place)
+        loads[worker] += work[place]
+    return chosen
+
+
+@dataclass(frozen=True)
+class WindowStage:
+    """The final round: every worker joins its windows and writes their answers."""
+
+    parts: Parts
+    tasks: tuple[tuple[WindowTask, ...], ...]
+    spans: tuple[Span, ...]
+    writer: WindowWriter
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the work of the workers whose numbers come in."""
+        for batch in batches:
+            for worker in batch.column(0).to_pylist():
+                yield report(self._work(worker))
+
+    def _work(self, worker: int) -> dict[str, Any]:
+        started, cpu = time.perf_counter(), time.process_time()
+        preference = self.parts.rowset.preference
+        ids, extras, spans = [], [], []
+        joined = 0
+        for task in self.tasks[worker]:
+            pieces = _pieces(self.parts, task)
+            joined += sum(len(p.ids) for p in pieces)
+            result = joined_pieces(self.parts, pieces)
+            kept, values = preference.answer(result.points, result.classes)
+            ids.append(result.ids[kept])
+            extras.append(values)
+            spans.append(next(s for s in self.spans if s.number == task.window))
+        done = time.perf_counter()
+        writer = WindowWriter(**(vars(self.writer) | {"windows": tuple(spans)}))
+        told = writer.write_rows(worker, self.parts, ids, extras) if spans else {"sizes": {}}
+        return told | {
+            "slice": worker,
+            "candidates": joined,
+            "busy": done - started,
+            "cpu": time.process_time() - cpu,
+            "write": time.perf_counter() - done,
+        }
+
+
+@dataclass(frozen=True)
+class MergeStage:
+    """The round before, for MERGE tasks: join some parts of a window and leave the ids of the result in a file."""
+
+    parts: Parts
+    tasks: tuple[WindowTask, ...]
+    prefix: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the tasks whose numbers come in."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                started = time.perf_counter()
+                task = self.tasks[number]
+                result = joined_pieces(self.parts, _pieces(self.parts, task))
+                table = pa.table(
+                    [pa.array(np.full(len(result.ids), task.window)), pa.array(result.ids)],
+                    schema=MEMBER_SCHEMA,
+                )
+                name = write_segments(
+                    self.parts.state_folder, f"{self.prefix}-merge{number}", MEMBER_SCHEMA, [table]
+                )
+                told = {"task": number, "window": task.window, "file": name}
+                yield report(told | {"busy": time.perf_counter() - started})
+
+
+@dataclass(frozen=True)
+class AnswerStage:
+    """Whole answers of windows whose partial results were found in slices; a window a task."""
+
+    parts: Parts
+    spans: tuple[Span, ...]
+    members: tuple[str, ...]
+    writer: WindowWriter
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Answer the windows whose places come in."""
+        table = pa.concat_tables([read_segment(self.parts.state_folder, name, 0) for name in self.members])
+        windows, ids = table["window"].to_numpy(), table["id"].to_numpy()
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                started = time.perf_counter()
+                span = self.spans[place]
+                rows = self.parts.of_ids(np.sort(ids[windows == span.number]))
+                kept, values = self.parts.rowset.preference.answer(rows.points, rows.classes)
+                done = time.perf_counter()
+                writer = WindowWriter(**(vars(self.writer) | {"windows": (span,)}))
+                told = writer.write_rows(place, self.parts, [rows.ids[kept]], [values])
+                yield report(
+                    told | {"slice": place, "busy": done - started, "write": time.perf_counter() - done}
+                )
+
+
+def merge_tasks(
+    windows: Sequence[WindowTask], sizes: dict[int, int], workers: int
+) -> tuple[list[WindowTask], list[WindowTask]]:
+    """MERGE tasks for idle workers: (what they join first, the windows' tasks after that).
+
+    Only where windows are fewer than workers is anybody idle; then each window's parts are dealt evenly, largest
+    first, to its share of the workers.
+    """
+    share = workers // len(windows) if windows else 0
+    if share < 2:
+        return [], list(windows)
+    first: list[WindowTask] = []
+    rest: list[WindowTask] = []
+    for task in windows:
+        piles: list[list[int]] = [[] for _ in range(share)]
+        for part in sorted(task.parts, key=lambda p: -sizes[p]):
+            min(piles, key=lambda pile: sum(sizes[p] for p in pile)).append(part)
+        large = [pile for pile in piles if len(pile) > 1]
+        first += [WindowTask(task.window, tuple(pile)) for pile in large]
+        rest.append(WindowTask(task.window, tuple(p for pile in piles if len(pile) == 1 for p in pile)))
+    return first, rest
+
+
+def _pieces(parts: Parts, task: WindowTask) -> list[Rows]:
+    pieces = [parts.rows(parts.by_id[number]) for number in task.parts]
+    for name in task.merged:
+        ids: Ids = read_segment(parts.state_folder, name, 0)["id"].to_numpy()
+        pieces.append(parts.of_ids(ids))
+    return pieces
+
+
+def joined_pieces(parts: Parts, pieces: Sequence[Rows]) -> Partial:
+    """One WIN_UPDATE after another: the partial result of a window."""
+    empty = parts.joined([])
+    result = Partial(empty.ids, empty.points, empty.classes)
+    for piece in pieces:
+        other = Partial(piece.ids, piece.points, piece.classes)
+        result = merged(parts.rowset.preference, result, other) if len(result.ids) else other
+    return result
