@@ -1,1 +1,49 @@
 """Arrival processes, attributes, disorder, traces and burst statistics."""
+
+from penstock.traffic.attributes import Attributes, correlation_of
+from penstock.traffic.composition import Shaped, Superposition
+from penstock.traffic.disorder import BurstyDelay, Disorder, HeavyDelay, UniformDelay, disorder
+from penstock.traffic.keys import Keys, zipf
+from penstock.traffic.markov import MapArrivals, map2, poisson
+from penstock.traffic.process import ArrivalProcess, Run
+from penstock.traffic.replay import Replay
+from penstock.traffic.selfsimilar import SelfSimilar
+from penstock.traffic.shapes import Shape, daily, flash_crowd, ramp, steps
+from penstock.traffic.stream import Stream
+from penstock.traffic.trace import Trace, read_trace, write_trace
+from penstock.traffic.walk import RandomWalk
+
+__all__ = [
+    # arrival processes
+    "ArrivalProcess",
+    "Run",
+    "MapArrivals",
+    "poisson",
+    "map2",
+    "SelfSimilar",
+    "RandomWalk",
+    "Replay",
+    "Shaped",
+    "Superposition",
+    # rate shapes
+    "Shape",
+    "steps",
+    "ramp",
+    "daily",
+    "flash_crowd",
+    # tuples
+    "Attributes",
+    "correlation_of",
+    "Keys",
+    "zipf",
+    "Disorder",
+    "UniformDelay",
+    "HeavyDelay",
+    "BurstyDelay",
+    "disorder",
+    "Stream",
+    # traces
+    "Trace",
+    "read_trace",
+    "write_trace",
+]

@@ -1,0 +1,175 @@
+"""Traces: arrivals with whatever else came with them, in Parquet or CSV files."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError, unknown
+from penstock.traffic.replay import check_arrivals
+
+Floats = NDArray[np.float64]
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_ENDINGS = (".parquet", ".csv", ".csv.gz")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A recorded stream in order of arrival; times in seconds.
+
+    >>> len(Trace(np.array([0.0, 0.5])))
+    2
+    """
+
+    arrival: Floats
+    event_time: Floats | None = None
+    payload: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        check_arrivals(self.arrival, "The trace")
+        if self.event_time is not None and self.event_time.size != self.arrival.size:
+            raise PenstockError("A trace needs as many event times as arrivals.")
+        if self.event_time is not None and not np.isfinite(self.event_time).all():
+            row = int(np.flatnonzero(~np.isfinite(self.event_time))[0])
+            raise PenstockError(f"The trace has no number as event time in row {row + 1}; remove or mend that row.")
+        if self.payload is not None and len(self.payload) != self.arrival.size:
+            raise PenstockError("A trace needs as many rows of payload as arrivals.")
+
+    def __len__(self) -> int:
+        return self.arrival.size
+
+    def table(self) -> pa.Table:
+        """One table: ``arrival``, ``event_time`` where there is one, and the payload."""
+        columns = {"arrival": pa.array(self.arrival)}
+        if self.event_time is not None:
+            columns["event_time"] = pa.array(self.event_time)
+        if self.payload is not None:
+            columns |= dict(zip(self.payload.column_names, self.payload.columns, strict=True))
+        return pa.table(columns)
+
+
+def read_trace(
+    path: str | Path,
+    column: str = "arrival",
+    unit: str = "s",
+    event_column: str | None = None,
+    payload: bool = True,
+) -> Trace:
+    """Read a trace; a column other than ``arrival`` is counted from its first value.
+
+    Parameters
+    ----------
+    path
+        A ``.parquet``, ``.csv`` or ``.csv.gz`` file.
+    column, unit
+        The column of arrival times and its unit: s, ms, us or ns.
+    event_column
+        The column of event times, in the same unit; by default ``event_time`` where the file has one.
+    payload
+        Whether the other columns are read too.
+    """
+    if unit not in UNITS:
+        raise unknown("unit", unit, UNITS)
+    table = _read(Path(path), None if payload else [column, event_column or "event_time"], column)
+    arrival = _seconds(table, column, unit, path)
+    shift = 0.0 if column == "arrival" or arrival.size == 0 else arrival[0]
+    name = event_column or ("event_time" if "event_time" in table.column_names else None)
+    event_time = None if name is None else _seconds(table, name, unit, path) - shift
+    try:
+        rest = table.drop_columns([c for c in {column, name, "arrival"} if c in table.column_names])
+        return Trace(arrival - shift, event_time, rest if payload and rest.num_columns else None)
+    except PenstockError as error:
+        raise PenstockError(str(error).replace("The trace", f"The trace '{path}'", 1)) from None
+
+
+def _seconds(table: pa.Table, column: str, unit: str, path: str | Path) -> Floats:
+    if column not in table.column_names:
+        raise PenstockError(
+            f"The trace '{path}' has no column '{column}'; it has {', '.join(table.column_names)}, so name one with --column and its --unit."
+        )
+    values = table[column]
+    if pa.types.is_timestamp(values.type):
+        values, unit = values.cast(pa.timestamp("ns")).cast(pa.int64()), "ns"
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise PenstockError(f"Column '{column}' of the trace '{path}' holds no numbers; name a numeric column.")
+    return np.asarray(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64) * UNITS[unit]
+
+
+def _read(path: Path, columns: list[str] | None, needed: str) -> pa.Table:
+    if not path.is_file():
+        raise PenstockError(f"There is no trace file '{path}'; check the path.")
+    try:
+        if path.name.endswith(".parquet"):
+            names = pq.read_schema(path).names
+            wanted = None if columns is None else [c for c in columns if c in names]
+            return pq.read_table(path, columns=wanted or None)
+        if path.name.endswith((".csv", ".csv.gz")):
+            return pyarrow.csv.read_csv(path)
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise PenstockError(f"The trace '{path}' cannot be read ({reason}); is it damaged or of another kind?") from None
+    raise _strange_ending(path)
+
+
+def _strange_ending(path: Path) -> PenstockError:
+    return PenstockError(f"'{path}' is no trace file by its name; a name ends in {', '.join(_ENDINGS)}.")
+
+
+def write_trace(path: str | Path, trace: Trace | pa.Table | Iterable[pa.RecordBatch]) -> int:
+    """Write a trace, whole or batch by batch, and return its number of rows.
+
+    The file appears under its name when it is complete; on any failure nothing is left behind.
+    """
+    path = Path(path)
+    if not path.name.endswith(_ENDINGS):
+        raise _strange_ending(path)
+    table = trace.table() if isinstance(trace, Trace) else trace
+    batches = iter(table.to_batches() if isinstance(table, pa.Table) else table)
+    try:
+        first = next(batches)
+    except StopIteration:
+        raise PenstockError("An empty trace is not written; it needs at least one arrival.") from None
+    rows = 0
+    with _appearing(path) as temporary, _writer(temporary, path.name, first.schema) as writer:
+        writer.write_batch(first)
+        rows += first.num_rows
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[Path]:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        raise PenstockError(
+            f"Cannot write the trace '{path}' ({error.strerror or error}); name another place."
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writer(file: Path, name: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter | pyarrow.csv.CSVWriter]:
+    if name.endswith(".parquet"):
+        with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
+            yield writer
+    elif name.endswith(".gz"):
+        with pa.CompressedOutputStream(str(file), "gzip") as out, pyarrow.csv.CSVWriter(out, schema) as writer:
+            yield writer
+    else:
+        with pyarrow.csv.CSVWriter(file, schema) as writer:
+            yield writer
