@@ -1,1 +1,6 @@
-"""Scaling policies, one file each."""
+"""Scaling policies, one file each: pure functions of (state, observation)."""
+
+from penstock.policies.static import Static
+from penstock.policies.threshold import Threshold
+
+__all__ = ["Static", "Threshold"]

@@ -1,1 +1,16 @@
-"""What users of Penstock need to test their own policies, plants and preferences."""
+"""Contract suites and fakes, part of the product so that users can test their own policies and plants."""
+
+from penstock.testing.equality import same
+from penstock.testing.plant import check_plant
+from penstock.testing.policy import check_policy, example_observations
+from penstock.testing.recording import RecordingActuator
+from penstock.testing.scripted import ScriptedPlant
+
+__all__ = [
+    "RecordingActuator",
+    "ScriptedPlant",
+    "check_plant",
+    "check_policy",
+    "example_observations",
+    "same",
+]

@@ -1,0 +1,192 @@
+"""Undo a change that made things worse, and remember it.
+
+After a change the rule waits until the capacity has arrived and ``settle`` seconds have passed, then compares
+the mean of ``samples`` observations with the mean before the change:
+
+    worse  =  after > before (1 + worse_by)    for metrics where less is better (else: after < before (1 - worse_by))
+    no use =  a growth that did not improve the metric by the share ``gain`` (only where ``gain`` is given)
+
+There is no verdict when the load moved by more than ``load_change`` meanwhile: then the metric tells about the
+load, not about the change. A change that was undone is refused while the load stays as it was, for ``memory``
+seconds at the most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+
+from penstock.core.capacity import Knob, KnobValue
+from penstock.core.decision import Change, Decision
+from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRule:
+    """When a change counts as bad (see the module's text)."""
+
+    metric: Metric = Metric.LATENCY_MEAN
+    where: str = ""  # place of the metric; "" is the whole application
+    worse_by: float = 0.1
+    gain: float | None = None
+    settle: float = 5.0
+    samples: int = 3
+    load_change: float = 0.2
+    patience: float = 120.0  # seconds to wait for capacity to arrive before the trial is given up
+    memory: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.metric.better == 0:
+            raise PenstockError(
+                f"{self.metric} has no better direction; choose a metric such as latency_mean or throughput."
+            )
+        if self.samples < 1 or self.settle < 0 or self.load_change <= 0:
+            raise PenstockError("A rollback rule needs samples >= 1, settle >= 0 and load_change > 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A change on probation."""
+
+    changes: tuple[Change, ...]
+    undo: tuple[Change, ...]
+    grows: bool
+    begun: float
+    before: float
+    load: float
+    arrived: float = nan
+    after: tuple[float, ...] = ()
+    loads: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BadChange:
+    """A change that was undone, and the load under which it was."""
+
+    knob: Knob
+    where: str
+    value: KnobValue
+    load: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackState:
+    """Recent samples of metric and load, the change on probation, and the bad ones."""
+
+    metric: tuple[float, ...] = ()
+    load: tuple[float, ...] = ()
+    trial: Trial | None = None
+    bad: tuple[BadChange, ...] = ()
+
+
+def begin(
+    rule: RollbackRule,
+    state: RollbackState,
+    observation: Observation,
+    changes: tuple[Change, ...],
+    grows: bool,
+) -> RollbackState:
+    """Put a change that was just applied on probation."""
+    undo = []
+    for change in changes:
+        before = observation.value(change.knob, change.where)
+        if (
+            before is not None
+            and before != ()
+            and before != change.value
+            and change.knob is not Knob.SHEDDING
+        ):
+            undo.append(Change(change.knob, change.where, before))
+    before_metric = _mean(state.metric)
+    if not undo or isnan(before_metric):
+        return replace(state, trial=None)
+    trial = Trial(changes, tuple(undo), grows, observation.time, before_metric, _mean(state.load))
+    return replace(state, trial=trial)
+
+
+def judge(
+    rule: RollbackRule, state: RollbackState, observation: Observation
+) -> tuple[RollbackState, Decision | None, str]:
+    """Take one more sample; when the trial is over, the decision that undoes it (or None) and a note in words."""
+    metric, load = observation.measure(rule.metric, rule.where), observation.measure(Metric.ARRIVAL_RATE)
+    now = observation.time
+    bad = tuple(b for b in state.bad if b.until > now and not _moved(rule, b.load, load))
+    state = replace(
+        state,
+        metric=_keep(state.metric, metric, rule.samples),
+        load=_keep(state.load, load, rule.samples),
+        bad=bad,
+    )
+    trial = state.trial
+    if trial is None:
+        return state, None, ""
+    if isnan(trial.arrived):
+        return _await_arrival(rule, state, trial, observation)
+    if now - trial.arrived < rule.settle or isnan(metric):
+        return state, None, ""
+    trial = replace(trial, after=(*trial.after, metric), loads=(*trial.loads, load))
+    if len(trial.after) < rule.samples:
+        return replace(state, trial=trial), None, ""
+    return _verdict(rule, replace(state, trial=None), trial, now)
+
+
+def refused(rule: RollbackRule, state: RollbackState, change: Change) -> bool:
+    """Whether this change was undone under the present load."""
+    return any((b.knob, b.where, b.value) == (change.knob, change.where, change.value) for b in state.bad)
+
+
+def _await_arrival(
+    rule: RollbackRule, state: RollbackState, trial: Trial, observation: Observation
+) -> tuple[RollbackState, Decision | None, str]:
+    waiting = [
+        c
+        for c in trial.changes
+        if (cap := observation.capacity(c.knob, c.where)) is not None and cap.arriving
+    ]
+    if not waiting:
+        return replace(state, trial=replace(trial, arrived=observation.time)), None, ""
+    if observation.time - trial.begun > rule.patience:
+        return (
+            replace(state, trial=None),
+            None,
+            f"{waiting[0]} did not arrive in {rule.patience:g} s; no verdict on it",
+        )
+    return state, None, ""
+
+
+def _verdict(
+    rule: RollbackRule, state: RollbackState, trial: Trial, now: float
+) -> tuple[RollbackState, Decision | None, str]:
+    after, load = _mean(trial.after), _mean(trial.loads)
+    if _moved(rule, trial.load, load):
+        return state, None, "the load moved during the trial of the last change; no verdict on it"
+    sign = -rule.metric.better
+    gained = sign * (trial.before - after) / abs(trial.before) if trial.before else sign * -after
+    needed = rule.gain if trial.grows and rule.gain is not None else -rule.worse_by
+    if gained >= needed:
+        return state, None, ""
+    until = now + rule.memory
+    bad = tuple(BadChange(c.knob, c.where, c.value, trial.load, until) for c in trial.changes)
+    made = ", ".join(map(str, trial.changes))
+    reason = (
+        f"undone: {rule.metric} went from {trial.before:.4g} to {after:.4g} {rule.metric.unit} after {made}, "
+        f"a gain of {gained:+.0%} where {needed:+.0%} is needed"
+    )
+    return replace(state, bad=(*state.bad, *bad)), Decision(trial.undo, reason), "rollback"
+
+
+def _moved(rule: RollbackRule, before: float, now: float) -> bool:
+    if isnan(before) or isnan(now):
+        return False
+    return abs(now - before) > rule.load_change * max(before, 1e-12)
+
+
+def _keep(values: tuple[float, ...], value: float, count: int) -> tuple[float, ...]:
+    return values if isnan(value) else (*values, value)[-count:]
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [v for v in values if not isnan(v)]
+    return sum(known) / len(known) if known else nan

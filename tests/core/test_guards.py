@@ -1,0 +1,146 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core import (
+    Bound,
+    Capacity,
+    Change,
+    Decision,
+    Guards,
+    Knob,
+    Observation,
+    PenstockError,
+    StageObservation,
+)
+from penstock.core.guards import GuardState, check, register
+
+
+def at(time=0.0, planned=4, observed=None, backlog=0.0, rate=100.0, limit=float("inf")):
+    workers = Capacity(planned, planned, planned if observed is None else observed, limit)
+    return Observation(time, 1.0, (StageObservation("op", workers, arrival_rate=rate, backlog=backlog),))
+
+
+def want(count, where="op"):
+    return Decision((Change(Knob.WORKERS, where, count),), "wanted")
+
+
+def passed(guards, count, state=None, **seen):
+    _, verdict = check(guards, state or GuardState(), at(**seen), want(count))
+    return verdict.decision.number(Knob.WORKERS, "op", default=-1), verdict.notes
+
+
+def test_a_change_that_changes_nothing_is_dropped_without_a_word():
+    assert passed(Guards(), 4) == (-1, ())
+
+
+def test_bounds_hold_a_wish_inside():
+    guards = Guards(bounds=(Bound(Knob.WORKERS, 2, 6),))
+    assert passed(guards, 9)[0] == 6
+    assert passed(guards, 1)[0] == 2
+    assert passed(guards, 9, planned=6) == (-1, ("op workers 9 limited to 6 by the bounds",))
+
+
+def test_bounds_of_one_place_leave_others_alone():
+    assert passed(Guards(bounds=(Bound(Knob.WORKERS, 1, 2, "other"),)), 9)[0] == 9
+
+
+def test_the_limit_of_the_plant_is_a_bound():
+    assert passed(Guards(), 9, limit=5)[0] == 5
+
+
+def test_contradicting_bounds_are_refused():
+    with pytest.raises(PenstockError, match="contradict"):
+        Bound(Knob.WORKERS, 3, 2)
+
+
+def test_at_most_so_much_change_per_step():
+    assert passed(Guards(max_ratio=0.5), 20)[0] == 6
+    assert passed(Guards(max_ratio=0.5), 0)[0] == 2
+    assert passed(Guards(max_ratio=0.1), 20, planned=1)[0] == 2  # one whole worker is always allowed
+    assert passed(Guards(max_step={Knob.WORKERS: 1}), 20)[0] == 5
+
+
+def test_cooldown_holds_the_next_change_of_the_same_place_back():
+    guards = Guards(cooldown=10)
+    state = register(guards, GuardState(), at(time=5), want(6).changes)
+    count, notes = passed(guards, 8, state, time=14)
+    assert count == -1
+    assert "cooldown" in notes[0]
+    assert passed(guards, 8, state, time=15)[0] == 8
+
+
+def test_shrinking_may_have_a_longer_cooldown():
+    guards = Guards(cooldown=1, cooldown_shrink=30)
+    state = register(guards, GuardState(), at(time=0), want(6).changes)
+    assert passed(guards, 8, state, time=5)[0] == 8
+    assert passed(guards, 2, state, time=5)[0] == -1
+
+
+def test_no_growth_while_capacity_is_still_arriving():
+    count, notes = passed(Guards(), 6, observed=2)
+    assert count == -1
+    assert "2 of 4 have arrived" in notes[0]
+    assert passed(Guards(), 3, observed=2)[0] == 3
+    assert passed(Guards(wait_for_arrivals=False), 6, observed=2)[0] == 6
+
+
+def test_no_shrinking_while_a_backlog_is_worked_off():
+    count, notes = passed(Guards(catch_up=2.0), 2, backlog=201)
+    assert count == -1
+    assert "backlog of 201" in notes[0]
+    assert passed(Guards(catch_up=2.0), 2, backlog=199)[0] == 2
+    assert passed(Guards(catch_up=2.0), 8, backlog=1e6)[0] == 8
+    assert passed(Guards(catch_up=None), 2, backlog=1e6)[0] == 2
+
+
+def test_executors_are_not_released_while_any_stage_has_a_backlog():
+    seen = replace(at(backlog=1e6), executors=Capacity.steady(4))
+    decision = Decision((Change(Knob.EXECUTORS, "", 2),), "wanted")
+    assert not check(Guards(), GuardState(), seen, decision)[1].decision.changes
+
+
+def test_so_many_changes_an_hour():
+    guards, state = Guards(max_changes_per_hour=2), GuardState()
+    for time in (0, 100):
+        state = register(guards, state, at(time=time), want(5).changes)
+    assert passed(guards, 8, state, time=3599)[0] == -1
+    assert passed(guards, 8, state, time=3601)[0] == 8
+
+
+def test_shedding_is_never_held_back():
+    guards = Guards(cooldown=100, max_changes_per_hour=0)
+    decision = Decision((Change(Knob.SHEDDING, "op", 0.2),), "overload")
+    state = register(guards, GuardState(), at(), decision.changes)
+    assert check(guards, state, at(time=1), Decision((Change(Knob.SHEDDING, "op", 0.5),), ""))[
+        1
+    ].decision.changes
+
+
+def test_all_stages_together_stay_below_the_common_limit():
+    stages = tuple(StageObservation(n, Capacity.steady(2)) for n in "ab")
+    decision = Decision((Change(Knob.WORKERS, "a", 9), Change(Knob.WORKERS, "b", 3)), "more")
+    _, verdict = check(Guards(total_workers=8), GuardState(), Observation(0, 1, stages), decision)
+    assert [str(c) for c in verdict.decision.changes] == ["a workers 6"]  # b keeps its two
+    assert "reduced in proportion" in verdict.notes[-1]
+
+
+@given(
+    planned=st.integers(0, 20), observed=st.integers(0, 20), wanted=st.integers(0, 40), backlog=st.floats(0, 1e6),
+    time=st.floats(0, 1e5), last=st.floats(0, 1e5), low=st.integers(0, 5), width=st.integers(0, 20),
+)  # fmt: skip
+def test_whatever_is_wanted_what_passes_is_allowed(
+    planned, observed, wanted, backlog, time, last, low, width
+):
+    guards = Guards(bounds=(Bound(Knob.WORKERS, low, low + width),), max_ratio=0.5, cooldown=60)
+    state = register(guards, GuardState(), at(time=last), want(1).changes)
+    count, _ = passed(guards, wanted, state, time=time, planned=planned, observed=observed, backlog=backlog)
+    if count < 0:
+        return
+    assert count != planned
+    assert abs(count - planned) <= max(1, planned // 2)
+    assert time - last >= 60
+    assert not (count > planned and planned > observed)
+    assert not (count < planned and backlog > 200)

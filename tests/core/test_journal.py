@@ -1,0 +1,138 @@
+import json
+
+import numpy as np
+import pytest
+
+from penstock.core import (
+    Applied,
+    Capacity,
+    Change,
+    Decision,
+    FileJournal,
+    Guards,
+    Knob,
+    Loop,
+    MemoryJournal,
+    Metric,
+    Observation,
+    PenstockError,
+    StageObservation,
+)
+from penstock.core.journal import read
+from penstock.core.records import decode, encode
+from penstock.policies import Threshold
+from penstock.testing import ScriptedPlant, example_observations, same
+
+
+@pytest.fixture
+def written(tmp_path):
+    path = tmp_path / "run" / "journal.jsonl"
+    with FileJournal(path, {"plant": "scripted"}) as journal:
+        loop = Loop(ScriptedPlant(example_observations(30)), Threshold(), Guards(cooldown=3), journal)
+        for _ in range(30):
+            loop.step()
+        journal.warning(31.0, "test", "the end")
+        journal.put({"kind": "batch", "time": 31.0, "rows": 5})
+    return path
+
+
+def test_reading_gives_tables_of_all_that_was_written(written):
+    tables = read(written)
+    assert len(tables.observations["time"]) == 30
+    assert len(tables.stages["time"]) == 30 * 4
+    assert len(tables.regions["region"]) == 30 * 2
+    assert len(tables.decisions["reason"]) == 30
+    assert len(tables.changes["after"]) >= len(tables.reconfigurations["time"]) > 0
+    assert tables.warnings["text"].tolist() == ["the end"]
+    assert tables.others["batch"]["rows"].tolist() == [5]
+    assert tables.runs["plant"].tolist() == ["scripted"]
+    assert tables.torn == 0
+    panes = tables.stage("panes")
+    assert panes["workers_planned"].dtype == float
+    assert panes["latency_p95"][0] == pytest.approx(0.0075)
+    assert tables.arrow("stages").num_rows == 120
+
+
+def test_a_torn_last_line_is_skipped_and_counted(written):
+    whole = written.read_bytes()
+    count = len(read(written).records)
+    for cut in range(1, 30):
+        written.write_bytes(whole[:-cut])
+        tables = read(written)
+        assert tables.torn == (1 if cut > 1 else 0)
+        assert len(tables.records) == count - tables.torn
+
+
+def test_a_journal_that_was_torn_can_be_continued(written):
+    written.write_bytes(written.read_bytes()[:-5])
+    with FileJournal(written) as journal:
+        journal.warning(40.0, "test", "continued")
+    tables = read(written)
+    assert tables.torn == 1
+    assert tables.warnings["text"].tolist() == ["the end", "continued"]
+    assert len(tables.runs["schema"]) == 2
+
+
+def test_every_line_is_strict_json(written):
+    def refuse(word):
+        raise AssertionError(word)
+
+    for line in written.read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+
+
+def test_observations_come_back_as_they_were(written):
+    seen = list(read(written).replay())
+    again = [decode(encode(o)) for o in seen]
+    assert same(seen, again)
+    assert seen[0].stage("panes").keys is not None
+    assert seen[0].stage("chain/0").operators[1].cost == 0.2
+
+
+def test_odd_numbers_survive():
+    stage = StageObservation(
+        "a", Capacity(np.int64(1), 1, 1), utilisation=float("inf"), extra={"x": float("nan")}
+    )
+    journal = MemoryJournal()
+    journal.observation(Observation(np.float64(1.0), 1.0, (stage,)))
+    row = journal.tables().stages
+    assert row["utilisation"][0] == float("inf")
+    assert "x" not in row
+
+
+def test_numpy_numbers_can_be_written(tmp_path):
+    with FileJournal(tmp_path / "j") as journal:
+        journal.put({"kind": "batch", "rows": np.int64(3), "loads": np.arange(3)})
+    assert read(tmp_path / "j").records[-1]["loads"] == [0, 1, 2]
+
+
+def test_a_refused_change_is_kept_with_its_reason():
+    journal = MemoryJournal()
+    change = Change(Knob.CPU_SHARE, "a", 0.5)
+    journal.reconfiguration(1.0, Applied((), refused=((change, "no cgroup"),)))
+    assert "a cpu_share 0.5" in journal.tables().reconfigurations["refused"][0]
+
+
+def test_a_decision_tells_its_prediction_and_whether_the_target_can_be_met():
+    journal = MemoryJournal()
+    journal.decision(1.0, "P", Decision((), "best effort", {Metric.LATENCY_MEAN: 0.2}, feasible=False))
+    row = journal.tables().decisions
+    assert row["predicted_latency_mean"][0] == 0.2
+    assert row["feasible"][0] == 0
+
+
+def test_files_that_are_no_journal_or_too_new_are_refused(tmp_path):
+    with pytest.raises(PenstockError, match="cannot be read"):
+        read(tmp_path / "missing")
+    (tmp_path / "x").write_text("hello\n")
+    with pytest.raises(PenstockError, match="no Penstock journal"):
+        read(tmp_path / "x")
+    (tmp_path / "y").write_text('{"kind":"run","schema":99}\n')
+    with pytest.raises(PenstockError, match="newer Penstock"):
+        read(tmp_path / "y")
+
+
+def test_an_unwritable_place_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PenstockError, match="cannot be written"):
+        FileJournal(tmp_path / "file" / "journal")
