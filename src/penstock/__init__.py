@@ -10,6 +10,11 @@ __version__ = "0.1.0"
 
 #: Public name -> the module that defines it.
 _PUBLIC = {
+    "PreferenceQuery": "penstock.spark.query.preference_query",
+    "KSlack": "penstock.disorder",
+    "AdaptiveSlack": "penstock.disorder",
+    "FixedDelay": "penstock.disorder",
+    "InOrder": "penstock.disorder",
     "PenstockError": "penstock.core.errors",
     "minimize": "penstock.preference.builders",
     "maximize": "penstock.preference.builders",

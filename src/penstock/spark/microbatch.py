@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.errors import PenstockError
 from penstock.spark.checkpoint import Checkpoint, Manifest, Publication, crash_point
@@ -157,7 +157,7 @@ class MicroBatchRun:
                 self.query.awaitTermination()
                 ended = True
             else:
-                ended = bool(self.query.awaitTermination(timeout))
+                ended = bool(self.query.awaitTermination(timeout))  # type: ignore[arg-type]  # seconds, fractions work
         except StreamingQueryException as error:
             self._end()
             if self._error is not None:

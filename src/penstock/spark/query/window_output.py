@@ -89,7 +89,7 @@ class WindowWriter:
         if not sum(sizes):
             return told
         table = parts.full_rows(np.concatenate(ids), self.schema)
-        result = result_schema(self.schema, self.time, self.preference)
+        result = result_schema(table.schema, self.time, self.preference)
         starts = np.repeat(np.array([w.start_us for w in self.windows], dtype=np.int64), sizes)
         ends = np.repeat(np.array([w.end_us for w in self.windows], dtype=np.int64), sizes)
         kind = result.field("window_start").type

@@ -1,0 +1,237 @@
+"""The streaming preference query: what a user writes, checks, starts."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.core.durations import microseconds
+from penstock.core.errors import PenstockError, unknown
+from penstock.core.guards import Guards
+from penstock.core.journal import FileJournal, Journal
+from penstock.core.policy import AnyPolicy
+from penstock.disorder import Disorder, KSlack
+from penstock.preference.class_codes import class_codes
+from penstock.preference.panes import PaneModel
+from penstock.preference.preference import Preference
+from penstock.preference.splitting import Splitting, splitting
+from penstock.spark.checkpoint import Checkpoint, local_path, make_folder
+from penstock.spark.microbatch import BatchCallback, MicroBatchRun
+from penstock.spark.query.program import Places, QueryProgram
+from penstock.spark.query.rows import check_time_column
+from penstock.spark.query.watch import Watch
+from penstock.spark.query.windowing import SHARED, STRATEGIES
+
+RESERVED = ("window_start", "window_end")
+
+
+class QueryRun(MicroBatchRun):
+    """A running preference query."""
+
+    def __init__(self, program: QueryProgram, checkpoint: Checkpoint, journal: Path) -> None:
+        super().__init__(program, checkpoint)
+        self._query_program = program
+        #: The run's journal: every micro-batch, every decision.
+        self.journal = journal
+
+    def rescale(self, panes: int | None = None, windows: int | None = None) -> None:
+        """Other numbers of workers, from the next micro-batch on; nothing is lost, repeated or reordered."""
+        now = self._query_program.target or self._workers()
+        wanted = (panes or now[0], windows or now[1])
+        if min(wanted) < 1 or panes == 0 or windows == 0:
+            raise PenstockError(f"A stage needs at least one worker, not panes={panes}, windows={windows}.")
+        self._query_program.target = wanted
+
+    def _workers(self) -> tuple[int, int]:
+        progress = self.progress
+        query = self._query_program.query
+        return (
+            progress.get("pane_workers", query.pane_workers),
+            progress.get("window_workers", query.window_workers),
+        )
+
+
+@dataclass(frozen=True)
+class PreferenceQuery:
+    """The best rows of every window of a stream.
+
+    Parameters
+    ----------
+    preference
+        What is best: ``skyline_of(...)``, ``k_dominant_of(...)``, ``top_delta(...)``, ``top_k(...)``, or your own.
+    time
+        The column of the event time: a timestamp, or a number of seconds since 1970.
+    window, slide
+        Length of the windows and distance of their starts; without a slide windows do not overlap.
+    by
+        Columns that make groups: one answer per group and window.
+    disorder
+        How long to wait for late rows: ``KSlack()``, ``AdaptiveSlack(drop=...)``, ``FixedDelay(...)``, or
+        ``InOrder(...)``, the papers' baseline that buffers and sorts.
+    splitting
+        Pane stage strategy: ``"AS_PID"`` (default), ``"AS"``, ``"PB_RR"``, ``"TB_RR"``, or one with options.
+    window_strategy
+        Window stage: ``"SHARED"`` (default: each pane is combined once), or the papers' ``"WIN_RR"``, ``"WIN_FB"``,
+        ``"WIN_FB_MERGE"``. The answers are the same.
+    pane_workers, window_workers
+        Workers of the two stages at the start; by default one for each core.
+    """
+
+    preference: Preference
+    time: str
+    window: str
+    slide: str | None = None
+    by: Sequence[str] | str = ()
+    disorder: Disorder = field(default_factory=KSlack)
+    splitting: Splitting | str = "AS_PID"
+    window_strategy: str = SHARED
+    pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    window_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.preference, Preference):
+            raise PenstockError(
+                f"The preference is {self.preference!r}; write skyline_of(...), top_k(...), or a subclass of Preference."
+            )
+        if not isinstance(self.disorder, Disorder):
+            raise PenstockError(
+                f"The disorder handling is {self.disorder!r}; write KSlack(), AdaptiveSlack(...) or FixedDelay(...)."
+            )
+        if self.window_strategy not in STRATEGIES:
+            raise unknown("window strategy", self.window_strategy, STRATEGIES)
+        if min(self.pane_workers, self.window_workers) < 1:
+            raise PenstockError(
+                "A stage needs at least one worker; give pane_workers and window_workers of 1 or more."
+            )
+        _ = self.panes, self.strategy  # both check what they are made of
+
+    @property
+    def panes(self) -> PaneModel:
+        """Panes and windows in microseconds."""
+        return PaneModel.of(self.window, self.slide)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns that make groups."""
+        return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    @property
+    def strategy(self) -> Splitting:
+        """The pane stage's strategy."""
+        return splitting(self.splitting) if isinstance(self.splitting, str) else self.splitting
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise one sentence if rows of this schema cannot be asked this."""
+        check_time_column(schema, self.time)
+        self.preference.check_schema(schema)
+        for name in self.groups:
+            if name not in schema.names:
+                raise unknown("group column", name, schema.names)
+        class_codes(schema.empty_table(), self.groups)  # refuses types that cannot make groups
+        taken = [n for n in (*RESERVED, *self.preference.extra_columns) if n in schema.names]
+        if taken:
+            raise PenstockError(
+                f"The input has a column '{taken[0]}', which the result adds; rename it first."
+            )
+
+    def start(
+        self,
+        frame: DataFrame,
+        *,
+        output: str | Path | None = None,
+        checkpoint: str | Path,
+        trigger: str = "1 second",
+        available_now: bool = False,
+        foreach_batch: BatchCallback | None = None,
+        late: str | Path | None = None,
+        dead_letters: str | Path | None = None,
+        journal: str | Path | None = None,
+        policy: AnyPolicy | None = None,
+        guards: Guards | None = None,
+        name: str | None = None,
+    ) -> QueryRun:
+        """Start the query on a streaming DataFrame.
+
+        Parameters
+        ----------
+        frame
+            Any streaming DataFrame.
+        output
+            Folder for the results as Parquet files; every window appears once, when its batch is committed.
+        checkpoint
+            Folder for offsets and state; starting again with it goes on where the last run stopped, however it did.
+        trigger
+            How often a micro-batch starts.
+        available_now
+            Process what is there and stop. Windows that are not complete stay open for a later start.
+        foreach_batch
+            Instead of ``output``: called with (batch id, DataFrame of results), perhaps again after a crash with
+            the same content; must bear that.
+        late
+            Folder to keep rows that came too late; they are counted in any case.
+        dead_letters
+            Folder for rows that cannot be used, with the reason; ``OUTPUT/_dead_letters`` by default.
+        journal
+            The run's journal; ``CHECKPOINT/journal.jsonl`` by default.
+        policy, guards
+            A scaling policy for the numbers of workers, and what keeps it from doing harm.
+        """
+        if not frame.isStreaming:
+            raise PenstockError(
+                "start() needs a streaming DataFrame (spark.readStream...); use evaluate() for a static one."
+            )
+        schema = plain_schema(frame)
+        self.check(schema)
+        period = microseconds(trigger, "trigger") / 1e6
+        places = self._places(output, foreach_batch, late, dead_letters, checkpoint)
+        folder = Path(local_path(checkpoint, "checkpoint"))
+        journal_path = Path(journal) if journal else folder / "journal.jsonl"
+        watch = Watch(Journal(), None if available_now else period, policy, guards)
+        program = QueryProgram(self, schema, places, watch)
+        held = Checkpoint(folder, program.identity)
+        try:
+            watch.journal = FileJournal(
+                journal_path, {"query": repr(self.preference), "window": self.window, "slide": self.slide}
+            )
+            run = QueryRun(program, held, journal_path)
+            places.sweep()
+            run.launch(frame, trigger, available_now, name)
+        except BaseException:
+            held.close()
+            raise
+        return run
+
+    def _places(
+        self,
+        output: str | Path | None,
+        callback: BatchCallback | None,
+        late: str | Path | None,
+        dead: str | Path | None,
+        checkpoint: str | Path,
+    ) -> Places:
+        if (output is None) == (callback is None):
+            raise PenstockError("Say where the results go: either output=FOLDER or foreach_batch=FUNCTION.")
+        folder = Path(local_path(checkpoint if output is None else output, "output"))
+        dead_folder = Path(local_path(dead, "dead-letter")) if dead else folder / "_dead_letters"
+        staging = folder / "_staging"
+        make_folder(staging, "output")
+        make_folder(dead_folder / "_staging", "dead-letter")
+        late_folder = Path(local_path(late, "late")) if late else None
+        if late_folder:
+            make_folder(late_folder / "_staging", "late")
+        return Places(
+            staging=str(staging),
+            output=None if output is None else str(folder),
+            callback=callback,
+            late=str(late_folder) if late_folder else None,
+            dead=str(dead_folder),
+        )
+
+
+def plain_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a DataFrame as Arrow types."""
+    return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))

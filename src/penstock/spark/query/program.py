@@ -1,0 +1,304 @@
+"""A preference query as a program of the micro-batch runtime: one batch in, new state and windows out.
+
+Per batch: route rows to pane workers and fold them into the parts of open panes (one Spark job); advance slack and
+punctuation from what the rows said; close panes and give out windows (a second job, where there are any).
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.disorder import BatchStats, InOrder
+from penstock.preference.splitting import SplitState
+from penstock.spark.checkpoint import Publication, crash_point
+from penstock.spark.microbatch import Batch, BatchCallback, Outcome
+from penstock.spark.query import pane_stage
+from penstock.spark.query.pane_stage import CloseStage, PaneStage, Part, Rowset
+from penstock.spark.query.routing import MESSAGE_SCHEMA, Router, RoutingPlan
+from penstock.spark.query.state import PaneTimes, QueryState, Totals
+from penstock.spark.query.watch import Figures, Watch, stage_utilisation
+from penstock.spark.query.windowing import Windowed, Windowing, closing_parts, run_stage
+
+if TYPE_CHECKING:
+    from penstock.spark.query.preference_query import PreferenceQuery
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are written: the answer (or the callback that takes it), late rows, bad rows."""
+
+    staging: str
+    output: str | None
+    callback: BatchCallback | None
+    late: str | None
+    dead: str | None
+
+    def sweep(self) -> None:
+        """Remove what waits to be committed and never will be; call after recovery."""
+        for folder in (self.staging, *(f"{f}/_staging" for f in (self.late, self.dead) if f)):
+            for file in Path(folder).iterdir():
+                file.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What the first job told: statistics of the rows, reports of the workers."""
+
+    stats: BatchStats
+    tallies: list[dict[str, Any]]
+    workers: list[dict[str, Any]]
+
+    def total(self, what: str) -> int:
+        """A count over all input partitions."""
+        return sum(int(t[what]) for t in self.tallies)
+
+
+class QueryProgram:
+    """See the module's text; ``target`` may be changed at any time and holds from the next batch on."""
+
+    def __init__(self, query: "PreferenceQuery", schema: pa.Schema, places: Places, watch: Watch) -> None:
+        self.query = query
+        self.schema = schema
+        self.places = places
+        self.watch = watch
+        self.model = query.panes
+        self.rowset = Rowset(query.preference, query.groups)
+        self.target: tuple[int, int] | None = None
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The query's meaning and the schema of its input; strategies may change between runs."""
+        return {
+            "kind": "preference query",
+            "preference": repr(self.query.preference),
+            "time column": self.query.time,
+            "window in microseconds": self.model.window_us,
+            "slide in microseconds": self.model.slide_us,
+            "group columns": list(self.query.groups),
+            "disorder handling": repr(self.query.disorder),
+            "input schema": [[f.name, str(f.type)] for f in self.schema],
+        }
+
+    def first_state(self) -> Mapping[str, Any]:
+        """Nothing seen yet."""
+        state = QueryState(
+            disorder=self.query.disorder.start(),
+            pane_workers=self.query.pane_workers,
+            window_workers=self.query.window_workers,
+            splitting=self.query.strategy.start().to_json(),
+        )
+        return state.to_json()
+
+    def run_batch(self, batch: Batch) -> Outcome:
+        """Process one micro-batch."""
+        committed = QueryState.from_json(batch.state)
+        start = self._rescaled(committed)
+        clock = time.perf_counter()
+        folded = self._fold(batch, start)
+        crash_point("panes-folded", batch.id)
+        pane_seconds = time.perf_counter() - clock
+        observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
+        done = self._windowing(batch).run(batch.spark, observed)
+        crash_point("windows-written", batch.id)
+        window_seconds = time.perf_counter() - clock - pane_seconds
+        closed = _closed_between(observed, committed.closed_before, done.state.closed_before)
+        rho = self._utilisation(start.pane_workers, folded)
+        splitting = self.query.strategy.step(
+            SplitState.from_json(start.splitting), [p.received for p in closed], rho
+        )
+        state = replace(self._counted(done, folded), splitting=splitting.to_json())
+        figures = Figures(
+            rows=folded.total("rows"),
+            late=folded.total("late"),
+            bad=folded.total("bad"),
+            pane_busy=observed.loads,
+            pane_rows=tuple(_rows_by_worker(start.pane_workers, folded)),
+            pane_utilisation=rho,
+            pane_write=max((w["write"] for w in folded.workers), default=0.0),
+            pane_seconds=pane_seconds,
+            close_busy=close_busy,
+            window_seconds=window_seconds,
+            closed=tuple(closed),
+            done=done,
+            rescaled=(start.pane_workers, start.window_workers)
+            != (committed.pane_workers, committed.window_workers),
+        )
+        progress = self.watch.figures(batch, observed, state, figures)
+        outputs = self._give_out(batch, done) + self._set_aside(folded)
+        return Outcome(state.to_json(), state.files, outputs, progress)
+
+    def committed(self, batch: Batch, outcome: Outcome, seconds: float) -> None:
+        """Write the journal and let the controller decide about the next batches."""
+        self.watch.committed(self, outcome, seconds)
+
+    def close(self) -> None:
+        """The run has ended."""
+        self.watch.close()
+
+    def _fold(self, batch: Batch, state: QueryState) -> Folded:
+        router = Router(
+            time=self.query.time,
+            attributes=tuple(a.column for a in self.query.preference.attributes if a.direction != "diff"),
+            pane_us=self.model.pane_us,
+            plan=self._plan(batch, state),
+            punctuation=state.disorder.punctuation,
+            seen=state.disorder.t_max,
+            prefix=batch.prefix,
+            late_folder=self.places.late and f"{self.places.late}/_staging",
+            dead_folder=self.places.dead and f"{self.places.dead}/_staging",
+        )
+        stage = PaneStage(
+            self.rowset,
+            batch.state_folder,
+            batch.prefix,
+            state.held(),
+            isinstance(self.query.disorder, InOrder),
+        )
+        reports = (
+            batch.frame.mapInArrow(router, MESSAGE_SCHEMA)
+            .repartitionById(state.pane_workers, "worker")
+            .mapInArrow(stage, pane_stage.REPORT_SCHEMA)
+            .collect()
+        )
+        tallies = [json.loads(r.report) for r in reports if r.kind == "tally"]
+        workers = [json.loads(r.report) for r in reports if r.kind == "worker"]
+        stats = BatchStats()
+        for tally in tallies:
+            stats = stats.merge(BatchStats.from_json(tally["stats"]))
+        return Folded(stats, tallies, sorted(workers, key=lambda w: int(w["worker"])))
+
+    def _plan(self, batch: Batch, state: QueryState) -> RoutingPlan:
+        loads = (*state.loads, *([0.0] * state.pane_workers))[: state.pane_workers]
+        owners: dict[int, tuple[int, int]] = {}
+        for worker, parts in state.held().items():
+            for pane, part in parts.items():
+                # The emptiest part takes the next rows: its worker became the owner last.
+                if pane not in owners or part.received < owners[pane][1]:
+                    owners[pane] = (worker, part.received)
+        return RoutingPlan(
+            strategy=self.query.strategy.name,
+            workers=state.pane_workers,
+            order=tuple(sorted(range(state.pane_workers), key=lambda w: (loads[w], w))),
+            threshold=SplitState.from_json(state.splitting).threshold,
+            inputs=state.inputs or batch.spark.sparkContext.defaultParallelism,
+            owners=owners,
+        )
+
+    def _observed(self, batch: Batch, state: QueryState, folded: Folded) -> QueryState:
+        """The state with the batch's parts in it and slack and punctuation advanced."""
+        held = state.held()
+        parts = {part.id: part for part in state.parts}
+        times = dict(state.pane_times)
+        next_part = state.next_part
+        raw = isinstance(self.query.disorder, InOrder)
+        for told in folded.workers:
+            for pane, segment, rows, received in told["parts"]:
+                old = held.get(told["worker"], {}).get(pane)
+                if old is not None:
+                    del parts[old.id]
+                    received += old.received
+                parts[next_part] = Part(
+                    next_part, pane, told["worker"], told["file"], segment, rows, received, raw=raw
+                )
+                next_part += 1
+                first = times[pane].first if pane in times else batch.started
+                times[pane] = PaneTimes(first, time.time())
+        loads = [0.0] * state.pane_workers
+        for told in folded.workers:
+            loads[told["worker"]] = told["busy"]
+        return replace(
+            state,
+            parts=tuple(sorted(parts.values(), key=lambda p: (p.pane, p.id))),
+            pane_times=times,
+            next_part=next_part,
+            inputs=len(folded.tallies) or state.inputs,
+            loads=tuple(loads),
+            disorder=self.query.disorder.step(state.disorder, folded.stats),
+        )
+
+    def _close_raw(self, batch: Batch, state: QueryState) -> tuple[QueryState, float]:
+        """In-order processing: what was held back is computed now, in order of time."""
+        raw = closing_parts(state, self.model)
+        if not raw:
+            return state, 0.0
+        stage = CloseStage(self.rowset, self.query.time, batch.state_folder, batch.prefix, tuple(raw))
+        told = run_stage(batch.spark, stage, len(raw), state.pane_workers)
+        parts = {p.id: p for p in state.parts}
+        for t in told:
+            old = raw[t["index"]]
+            parts[old.id] = replace(old, file=t["file"], segment=0, rows=t["rows"], raw=False)
+        return replace(state, parts=tuple(parts.values())), sum(t["busy"] for t in told)
+
+    def _windowing(self, batch: Batch) -> Windowing:
+        return Windowing(
+            rowset=self.rowset,
+            model=self.model,
+            schema=self.schema,
+            time=self.query.time,
+            strategy=self.query.window_strategy,
+            state_folder=batch.state_folder,
+            staging=self.places.staging,
+            prefix=batch.prefix,
+        )
+
+    def _give_out(self, batch: Batch, done: Windowed) -> list[Publication]:
+        files = sorted(done.output_files)
+        if self.places.callback is not None:
+            if files:
+                self.places.callback(batch.id, batch.spark.read.parquet(*files))
+            for file in files:
+                Path(file).unlink(missing_ok=True)
+            return []
+        return [
+            Publication(file, f"{self.places.output}/part-{batch.id:09d}-{number:04d}.parquet")
+            for number, file in enumerate(files)
+        ]
+
+    def _set_aside(self, folded: Folded) -> list[Publication]:
+        """Late and bad rows become visible with the batch's commit."""
+        asides = [t[key] for t in folded.tallies for key in ("late_file", "dead_file") if t[key]]
+        return [Publication(f, str(Path(f).parent.parent / f"part-{Path(f).name}")) for f in asides]
+
+    def _counted(self, done: Windowed, folded: Folded) -> QueryState:
+        totals = done.state.totals
+        totals = Totals(
+            rows=totals.rows + folded.total("rows"),
+            late=totals.late + folded.total("late"),
+            bad=totals.bad + folded.total("bad"),
+            windows=totals.windows + len(done.sizes),
+            results=totals.results + sum(done.sizes.values()),
+        )
+        return replace(done.state, totals=totals)
+
+    def _utilisation(self, workers: int, folded: Folded) -> float:
+        """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
+        busy = _by_worker(workers, [(w["worker"], w["busy"]) for w in folded.workers])
+        return stage_utilisation(_rows_by_worker(workers, folded), busy, self.watch.period)
+
+    def _rescaled(self, state: QueryState) -> QueryState:
+        before = (state.pane_workers, state.window_workers)
+        target = self.target or before
+        return state if target == before else state.rescaled(*target)
+
+
+def _closed_between(state: QueryState, before: int | None, after: int | None) -> list[Part]:
+    """Parts of the panes that closed in this batch."""
+    if after is None:
+        return []
+    return [p for p in state.parts if p.pane < after and (before is None or p.pane >= before)]
+
+
+def _rows_by_worker(workers: int, folded: Folded) -> list[float]:
+    return _by_worker(workers, [(w["worker"], sum(p[3] for p in w["parts"])) for w in folded.workers])
+
+
+def _by_worker(workers: int, values: list[tuple[int, float]]) -> list[float]:
+    result = [0.0] * workers
+    for worker, value in values:
+        result[worker] += float(value)
+    return result
