@@ -1,0 +1,91 @@
+"""``penstock run APP``: the applications.
+
+An application is a module ``penstock.apps.NAME`` with::
+
+    HELP: str                                 what it does, in one line
+    OPTIONS: Mapping[str, Option]             its own options by name without dashes, with default and help
+    def main(seconds: float, options: Mapping[str, str]) -> Summary
+
+``options`` holds every name of OPTIONS, as text (defaults filled in). ``main`` ends after ``seconds`` (0: until the
+source is used up or Ctrl-C) and also on KeyboardInterrupt, and gives its summary in each case.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+
+import typer
+from rich.console import Console
+
+from penstock.apps.summary import Option, Summary
+from penstock.core.errors import PenstockError, unknown
+
+#: The applications, each a module of ``penstock.apps``.
+APPS = ("skyline", "wordcount", "finance", "network", "trading", "logs")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="run",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        help=f"Run an application: {', '.join(APPS)}. Its own options follow; --options lists them.",
+    )(run)
+
+
+def run(
+    context: typer.Context,
+    name: str = typer.Argument(..., help="Which application: " + ", ".join(APPS)),
+    seconds: float = typer.Option(
+        30.0, min=0.0, help="End after so many seconds; 0: at the source's end or Ctrl-C."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
+    list_options: bool = typer.Option(
+        False, "--options", help="List the application's own options and exit."
+    ),
+) -> None:
+    """Run an application."""
+    if name not in APPS:
+        raise unknown("application", name, APPS)
+    module = import_module(f"penstock.apps.{name}")
+    if list_options:
+        _tell_options(name, module)
+        return
+    options = parse(name, module.OPTIONS, context.args)
+    summary: Summary = module.main(seconds, options)
+    if as_json:
+        typer.echo(json.dumps(summary.as_json(), indent=1, default=str))
+    else:
+        summary.print(Console())
+
+
+def parse(app: str, known: Mapping[str, Option], words: Sequence[str]) -> dict[str, str]:
+    """The application's options from the words that follow, defaults filled in.
+
+    >>> parse("x", {"rate": Option("100", "rows a second")}, ["--rate", "5"])
+    {'rate': '5'}
+    >>> parse("x", {"rate": Option("100", "rows a second")}, ["--rate=7"])
+    {'rate': '7'}
+    """
+    options = {name: option.default for name, option in known.items()}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise PenstockError(f"'{word}' is not an option of {app}; write --name value, see --options.")
+        name, equals, value = word[2:].partition("=")
+        if name not in known:
+            raise unknown(f"option of {app}", name, known)
+        if not equals:
+            if not rest:
+                raise PenstockError(f"The option --{name} of {app} needs a value; write --{name} VALUE.")
+            value = rest.pop(0)
+        options[name] = value
+    return options
+
+
+def _tell_options(name: str, module: ModuleType) -> None:
+    typer.echo(f"{name}: {module.HELP}")
+    for option, told in module.OPTIONS.items():
+        typer.echo(f"  --{option:<16}{told.help} (default {told.default or 'none'})")
