@@ -1,7 +1,145 @@
 """``penstock trace``: generate, describe and fit traces."""
 
+import json
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
 import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.core.errors import PenstockError
+from penstock.traffic import Description, Replay, Trace, describe, read_trace, write_trace
+from penstock.traffic.plot import plot_trace
+from penstock.traffic.spec import MODELS, SHAPES, StreamSpec
+
+trace_app = typer.Typer(help="Generate, describe and fit traces of arrivals.", no_args_is_help=True)
+
+_FILE = typer.Argument(..., help="A .parquet, .csv or .csv.gz file.")
+_COLUMN = typer.Option("arrival", help="The column of arrival times.")
+_UNIT = typer.Option("s", help="Its unit: s, ms, us or ns.")
+_SHAPE_HELP = "; ".join(f"{name}:{','.join(f'{n}=..' for n in needs)}" for name, (_, needs) in SHAPES.items())
+_JSON = typer.Option(False, "--json", help="Print the results as JSON.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    trace_app.command(name="generate")(generate)
+    trace_app.command(name="describe")(describe_file)
+    if find_spec("penstock.cli.trace_fit"):
+        import_module("penstock.cli.trace_fit").register(trace_app)
+    app.add_typer(trace_app, name="trace")
+
+
+def generate(
+    output: Path = typer.Option(..., "--output", "-o", help="The file to write: .parquet, .csv or .csv.gz."),
+    model: str = typer.Option("poisson", help="Arrivals: " + ", ".join(MODELS) + "."),
+    rate: float = typer.Option(1000.0, help="Mean arrivals per second."),
+    dispersion: float = typer.Option(100.0, help="Index of dispersion, 1 or more (map2)."),
+    hurst: float = typer.Option(0.8, help="Hurst parameter, 0.5 up to 1 (self-similar)."),
+    seconds: float = typer.Option(60.0, help="Length of the stream."),
+    seed: int = typer.Option(0, help="The same seed gives the same stream."),
+    superpose: list[str] = typer.Option(
+        [], help="A further stream on top: map2:rate=100,dispersion=50. Repeatable."
+    ),
+    shape: list[str] = typer.Option([], help=f"Shape of the rate, repeatable: {_SHAPE_HELP}."),
+    replay: Path | None = typer.Option(None, help="Take the arrivals of this trace instead of a model."),
+    column: str = typer.Option("arrival", help="The column of arrival times of the trace to replay."),
+    unit: str = typer.Option("s", help="Its unit: s, ms, us or ns."),
+    speed: float = typer.Option(1.0, help="Replay so many times as fast."),
+    loop: bool = typer.Option(False, help="Replay over and over, up to --seconds."),
+    dims: int = typer.Option(0, help="Number of attributes a0, a1, ... of a tuple."),
+    distribution: str = typer.Option(
+        "independent",
+        help="independent, correlated, anticorrelated or a correlation; over time 0:independent,10:correlated.",
+    ),
+    distribution_period: float = typer.Option(
+        0.0, help="Seconds after which the changes of distribution start over."
+    ),
+    keys: int = typer.Option(0, help="Number of keys; 0 for none."),
+    zipf: float = typer.Option(1.0, help="Zipf exponent of the keys."),
+    key_frequencies: str = typer.Option(
+        "", help="Frequencies instead of Zipf: 5,3,2; drifting: 5,3,2>2,3,5."
+    ),
+    key_drift: float = typer.Option(
+        0.0, help="Seconds after which keys change places, or frequencies have drifted."
+    ),
+    delay: str = typer.Option("uniform", help="Delays: uniform, heavy or bursty."),
+    delay_mean: float = typer.Option(0.0, help="Mean delay in seconds; 0 for a stream in order."),
+    as_json: bool = _JSON,
+) -> None:
+    """Generate a stream and write it as a trace."""
+    if not seconds > 0.0:
+        raise PenstockError(f"A length of {seconds} seconds is impossible; give a number above zero.")
+    spec = StreamSpec(
+        model=model, rate=rate, dispersion=dispersion, hurst=hurst, seconds=seconds, seed=seed,
+        superpose=";".join(superpose), shape=";".join(shape), dims=dims, distribution=distribution,
+        distribution_period=distribution_period, keys=keys, zipf=zipf, key_frequencies=key_frequencies,
+        key_drift=key_drift, delay=delay, delay_mean=delay_mean, speed=speed,
+    )  # fmt: skip
+    process = None
+    if replay is not None:
+        process = Replay(read_trace(replay, column, unit, payload=False).arrival, speed, loop)
+    elif speed != 1.0 or loop:
+        raise PenstockError(
+            "The options --speed and --loop belong to --replay; for a model, choose another --rate."
+        )
+    rows = write_trace(output, spec.build(process).batches())
+    if as_json:
+        typer.echo(
+            json.dumps({"output": str(output), "count": rows, "seconds": seconds, "rate": rows / seconds})
+        )
+    else:
+        typer.echo(f"{output}: {rows:,} arrivals, {rows / seconds:,.1f} a second")
+
+
+def describe_file(
+    file: Path = _FILE,
+    column: str = _COLUMN,
+    unit: str = _UNIT,
+    event_column: str | None = typer.Option(None, help="The column of event times, in the same unit."),
+    plot: Path | None = typer.Option(None, help="Draw rate, autocorrelation and dispersion into this file."),
+    as_json: bool = _JSON,
+) -> None:
+    """Tell how bursty a trace is, and how late its tuples come."""
+    trace = read_trace(file, column, unit, event_column, payload=False)
+    found = describe(trace)
+    if plot is not None:
+        plot_trace(plot, trace.arrival, found, file.name)
+    if as_json:
+        typer.echo(json.dumps(found.as_json()))
+    else:
+        _print(file, trace, found)
+
+
+def _print(file: Path, trace: Trace, found: Description) -> None:
+    console = Console()
+    table = Table(title=str(file), title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("arrivals", f"{found.count:,} in {found.seconds:,.5g} s")
+    table.add_row("rate", f"{found.rate:,.5g} / s")
+    table.add_row("SCV of inter-arrival times", f"{found.scv:.4g}")
+    table.add_row("autocorrelation, lags 1, 10, 100", _lags(found))
+    table.add_row(f"peak to mean, per {found.peak_scale:g} s", f"{found.peak_to_mean:.3g}")
+    table.add_row("Hurst parameter", "too short to tell" if found.hurst is None else f"{found.hurst:.2f}")
+    for scale, value in found.dispersion.items():
+        if f"{scale:e}".startswith("1.0"):
+            table.add_row(f"index of dispersion per {scale:g} s", f"{value:,.4g}")
+    if found.limit:
+        word = "its limit" if found.limit.settled else "still rising"
+        table.add_row(f"  {word}, read at {found.limit.scale:g} s", f"{found.limit.value:,.4g}")
+    if found.lateness:
+        late = found.lateness
+        table.add_row("late tuples", f"{late.share:.1%}")
+        table.add_row(
+            "lateness, mean / 99 % / most", f"{late.mean:.3g} / {late.p99:.3g} / {late.largest:.3g} s"
+        )
+    console.print(table)
+    console.print(f"verdict: [bold]{found.verdict}[/bold]")
+
+
+def _lags(found: Description) -> str:
+    values = found.autocorrelation
+    return " / ".join(f"{values[lag - 1]:.3f}" for lag in (1, 10, 100) if lag <= len(values))

@@ -2,6 +2,7 @@
 
 from penstock.traffic.attributes import Attributes, correlation_of
 from penstock.traffic.composition import Shaped, Superposition
+from penstock.traffic.description import Description, describe
 from penstock.traffic.disorder import BurstyDelay, Disorder, HeavyDelay, UniformDelay, disorder
 from penstock.traffic.keys import Keys, zipf
 from penstock.traffic.markov import MapArrivals, map2, poisson
@@ -42,8 +43,10 @@ __all__ = [
     "BurstyDelay",
     "disorder",
     "Stream",
-    # traces
+    # traces and their statistics
     "Trace",
     "read_trace",
     "write_trace",
+    "Description",
+    "describe",
 ]

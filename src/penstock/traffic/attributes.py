@@ -51,12 +51,16 @@ class Attributes:
 
     def __post_init__(self) -> None:
         if not 1 <= self.dims <= 1000:
-            raise PenstockError(f"Tuples with {self.dims} attributes are impossible; give a number from 1 to 1000.")
+            raise PenstockError(
+                f"Tuples with {self.dims} attributes are impossible; give a number from 1 to 1000."
+            )
         at = [time for time, _ in self.changes]
         if not at or at[0] != 0.0 or at != sorted(at):
             raise PenstockError("The changes of a distribution start at time 0 and go forwards in time.")
         if self.period is not None and not self.period > at[-1]:
-            raise PenstockError("The changes of a distribution must fit into the period in which they repeat.")
+            raise PenstockError(
+                "The changes of a distribution must fit into the period in which they repeat."
+            )
         least = -1.0 / (self.dims - 1) if self.dims > 1 else 0.0
         for _, correlation in self.changes:
             if not least <= correlation <= 1.0:

@@ -65,7 +65,9 @@ class HeavyDelay:
     def __post_init__(self) -> None:
         _check_mean(self.mean)
         if not (self.shape > 1.0 and np.isfinite(self.shape) and self.most > 1.0 and np.isfinite(self.most)):
-            raise PenstockError("Heavy-tailed delays need a shape above 1 and a longest delay above the mean.")
+            raise PenstockError(
+                "Heavy-tailed delays need a shape above 1 and a longest delay above the mean."
+            )
 
     @cached_property
     def _law(self) -> tuple[CutPareto, float]:

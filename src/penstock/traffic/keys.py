@@ -23,7 +23,7 @@ def zipf_frequencies(keys: int, exponent: float) -> Floats:
     if not (exponent >= 0.0 and np.isfinite(exponent)):
         raise PenstockError(f"A Zipf exponent of {exponent} is impossible; give a number of zero or more.")
     weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +52,18 @@ class Keys:
     def __post_init__(self) -> None:
         for weights in (self.frequencies, self.towards):
             if weights is not None and (
-                weights.ndim != 1 or not np.isfinite(weights).all() or np.any(weights < 0.0) or not weights.sum() > 0.0
+                weights.ndim != 1
+                or not np.isfinite(weights).all()
+                or np.any(weights < 0.0)
+                or not weights.sum() > 0.0
             ):
-                raise PenstockError("Key frequencies are numbers of zero or more, at least one of them above zero.")
+                raise PenstockError(
+                    "Key frequencies are numbers of zero or more, at least one of them above zero."
+                )
         if self.towards is not None and (self.drift is None or self.towards.size != self.frequencies.size):
-            raise PenstockError("Frequencies to drift towards need as many keys, and the seconds it takes (drift).")
+            raise PenstockError(
+                "Frequencies to drift towards need as many keys, and the seconds it takes (drift)."
+            )
         if self.drift is not None and not (self.drift > 0.0 and np.isfinite(self.drift)):
             raise PenstockError(f"A drift of {self.drift} seconds is impossible; give a number above zero.")
 
@@ -66,13 +73,13 @@ class Keys:
 
     def frequencies_at(self, time: float) -> Floats:
         """The frequencies in force at one time; they add up to 1."""
-        first = self.frequencies / self.frequencies.sum()
+        first: Floats = self.frequencies / self.frequencies.sum()
         if self.drift is None:
             return first
         if self.towards is None:
             return np.roll(first, int(time // self.drift) % first.size)
         share = min(max(time / self.drift, 0.0), 1.0)
-        return (1.0 - share) * first + share * self.towards / self.towards.sum()
+        return np.asarray((1.0 - share) * first + share * self.towards / self.towards.sum())
 
     def draw(self, times: Floats, rng: np.random.Generator) -> Ints:
         """One key for each event time.

@@ -9,8 +9,8 @@ with time constants in a geometric row and weights fitted to r_k comes within a 
 decades of lags and remembers a dozen numbers (the mixture view of long memory: Granger 1980).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,9 @@ REACH = 1e8
 
 @dataclass(frozen=True)
 class LongMemory:
-    """Weights and decays of the mixture for one Hurst parameter.
+    """Weights and decays of a mixture.
 
-    >>> memory = long_memory(0.8)
+    >>> memory = fit_memory(lambda lags: fractional_noise_correlation(0.8, lags))
     >>> [round(float(r), 2) for r in memory.correlation(np.array([1, 10, 100]))]
     [0.51, 0.19, 0.08]
     """
@@ -39,7 +39,9 @@ class LongMemory:
     def correlation(self, lags: NDArray[np.int64] | Floats) -> Floats:
         """The correlation at these lags."""
         with np.errstate(under="ignore"):
-            return np.asarray((self.weights * self.decays ** np.asarray(lags, dtype=float)[:, None]).sum(axis=1))
+            return np.asarray(
+                (self.weights * self.decays ** np.asarray(lags, dtype=float)[:, None]).sum(axis=1)
+            )
 
     def start(self, rng: np.random.Generator) -> Floats:
         """The parts in equilibrium."""
@@ -52,16 +54,15 @@ class LongMemory:
         return out, after
 
 
-@lru_cache
-def long_memory(hurst: float) -> LongMemory:
-    """Fit the mixture by non-negative least squares on relative errors at lags over all decades."""
-    if hurst == 0.5:
-        return LongMemory(np.ones(1), np.zeros(1))
+def fit_memory(correlation: Callable[[Floats], Floats]) -> LongMemory:
+    """The mixture closest to a correlation function, by non-negative least squares on relative errors.
+
+    The function is looked at over all decades of lags up to ``REACH``; it must be positive there.
+    """
     lags = np.unique(np.concatenate([np.arange(1, 20), np.geomspace(20, REACH, 120).round()]))
-    target = fractional_noise_correlation(hurst, lags)
     decays = np.concatenate([[0.0], np.exp(-1.0 / np.geomspace(0.4, 2.0 * REACH, 18))])
     with np.errstate(under="ignore"):
-        table = decays ** lags[:, None] / target[:, None]
+        table = decays ** lags[:, None] / correlation(lags)[:, None]
     heavy = 1e4  # the weights must add up to one: a variance of one is not negotiable
     system = np.vstack([table, heavy * np.ones(decays.size)])
     weights, _ = nnls(system, np.concatenate([np.ones(lags.size), [heavy]]))
@@ -74,6 +75,10 @@ def fractional_noise_correlation(hurst: float, lags: Floats) -> Floats:
     k, h2 = np.asarray(lags, dtype=float), 2.0 * hurst
     exact = 0.5 * ((k + 1.0) ** h2 - 2.0 * k**h2 + np.abs(k - 1.0) ** h2)
     return np.where(k > 1000.0, hurst * (h2 - 1.0) * k ** (h2 - 2.0), exact)
+
+
+#: No memory at all.
+WHITE = LongMemory(np.ones(1), np.zeros(1))
 
 
 @jit

@@ -36,7 +36,7 @@ class CutPareto:
         a, c = self.shape, self.peak
         scale = a / (1.0 - (m / c) ** a)
         if abs(a - k) < 1e-9:
-            return scale * m**k * log(c / m)
+            return float(scale * m**k * log(c / m))
         return float(scale * m**a * (m ** (k - a) - c ** (k - a)) / (a - k))
 
     def moment(self, k: int) -> float:

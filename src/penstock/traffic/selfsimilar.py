@@ -2,13 +2,16 @@
 
 The number of arrivals in a slot (1 ms) is Pareto-distributed with shape a = 3 - 2H, cut off at a peak. The papers
 draw the slots independently, which gives wild slots but a Hurst estimate of 0.5; here the slots are also tied
-together by Gaussian noise z of Hurst parameter H, count = round(quantile(Phi(z))), so that the stream has the
-Hurst parameter it is asked for. The memory decides in the long run: sums of n independent slots spread like
-n^(1/a), those of dependent ones like n^H, and 1/(3 - 2H) < H for every H between 1/2 and 1.
+together: count = round(quantile(Phi(z))), z standard normal noise whose correlations are chosen so that those of the
+counts are the ones of fractional noise, r_k ~ H (2H-1) k^(2H-2). The counts then have the Hurst parameter they are
+asked for at every scale, I(n slots) = I(slot) n^(2H-1).
+
+The link between the two correlations is Mehler's: with c_m the coefficients of the quantile in normalised Hermite
+polynomials, cov(x_0, x_k) = sum_m c_m^2 corr(z_0, z_k)^m, a rising function that is inverted by a table.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +19,7 @@ from scipy.special import eval_hermitenorm, gammaln, ndtr, ndtri
 
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
-from penstock.traffic.memory import LongMemory, long_memory
+from penstock.traffic.memory import WHITE, LongMemory, fit_memory, fractional_noise_correlation
 from penstock.traffic.pareto import CutPareto
 from penstock.traffic.process import BLOCK, BlockProcess, State, Times, check_rate
 
@@ -51,7 +54,7 @@ class SelfSimilar(BlockProcess):
     mean_rate: float
     hurst: float
     slot: float = 1e-3
-    peak: float = 50.0
+    peak: float = 20.0
     independent: bool = False
 
     def __post_init__(self) -> None:
@@ -77,7 +80,9 @@ class SelfSimilar(BlockProcess):
 
     @cached_property
     def _memory(self) -> LongMemory:
-        return long_memory(0.5 if self.independent else self.hurst)
+        if self.independent or self.hurst == 0.5:
+            return WHITE
+        return _memory_of(self.hurst, self.peak)
 
     @property
     def dispersion(self) -> float:
@@ -85,16 +90,6 @@ class SelfSimilar(BlockProcess):
         if self.hurst > 0.5 and not self.independent:
             return float("inf")
         return float(self.dispersion_at([self.slot])[0])
-
-    @cached_property
-    def _hermite(self) -> Floats:
-        """Squared coefficients c_m^2 of the quantile in Hermite polynomials: cov(x_0, x_k) = sum_m c_m^2 r_k^m."""
-        step = 1.0 / _QUADRATURE
-        u = np.arange(0.5 * step, 1.0, step)
-        z, x = ndtri(u), self._law.quantile(u)
-        m = np.arange(1, _HERMITE_TERMS + 1)
-        scale = np.exp(-0.5 * gammaln(m + 1.0))
-        return np.array([(np.mean(x * eval_hermitenorm(int(k), z)) * s) ** 2 for k, s in zip(m, scale, strict=True)])
 
     @cached_property
     def _slot_variance(self) -> float:
@@ -123,8 +118,7 @@ class SelfSimilar(BlockProcess):
 
     def _covariance(self, lags: Floats) -> Floats:
         r = self._memory.correlation(lags)
-        powers = r[:, None] ** np.arange(1, _HERMITE_TERMS + 1)
-        return np.asarray(powers @ self._hermite)
+        return np.asarray(_powers(r) @ _hermite(self._law))
 
     def start(self, rng: np.random.Generator) -> State:
         """The memory in equilibrium."""
@@ -140,6 +134,29 @@ class SelfSimilar(BlockProcess):
         times = np.empty(int(np.floor(counts).sum()))
         _spread(rng, counts, first, self.slot, times)
         return times, ((first + n) * self.slot, *parts.tolist())
+
+
+@lru_cache
+def _hermite(law: CutPareto) -> Floats:
+    """c_m^2 for m = 1, 2, ..., by the midpoint rule over the quantile."""
+    u = np.arange(0.5 / _QUADRATURE, 1.0, 1.0 / _QUADRATURE)
+    z, x = ndtri(u), law.quantile(u)
+    orders = range(1, _HERMITE_TERMS + 1)
+    scale = np.exp(-0.5 * gammaln(np.arange(2.0, _HERMITE_TERMS + 2)))
+    return np.array([np.mean(x * eval_hermitenorm(m, z)) for m in orders]) ** 2 * scale**2
+
+
+def _powers(r: Floats) -> Floats:
+    return np.asarray(r[:, None] ** np.arange(1, _HERMITE_TERMS + 1))
+
+
+@lru_cache
+def _memory_of(hurst: float, peak: float) -> LongMemory:
+    """The memory of z that gives the counts the correlations of fractional noise."""
+    squares = _hermite(CutPareto(3.0 - 2.0 * hurst, peak))
+    r = np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 4000)])
+    counts = _powers(r) @ squares / squares.sum()
+    return fit_memory(lambda lags: np.interp(fractional_noise_correlation(hurst, lags), counts, r))
 
 
 @jit

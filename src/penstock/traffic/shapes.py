@@ -7,6 +7,7 @@ the plain one (a change of clock), so that bursts keep their size in tuples whil
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import pi
 
 import numpy as np
@@ -77,7 +78,7 @@ class Shape:
         _, inside = self._fold(np.asarray(t, dtype=np.float64))
         times, factors = self._knots
         index = np.clip(np.searchsorted(times, inside, side="right") - 1, 0, times.size - 1)
-        return factors[index] + self._slopes[index] * (inside - times[index])
+        return np.asarray(factors[index] + self._slopes[index] * (inside - times[index]))
 
     @cached_property
     def _slopes(self) -> Floats:
@@ -110,12 +111,24 @@ class Shape:
         part = np.divide(2.0 * need, root, out=np.zeros_like(root), where=root > 0.0)
         return times[index] + part + laps * (self.period or 0.0)
 
+    def unrolled(self, seconds: float) -> "Shape":
+        """A repeating shape written out up to ``seconds``, going on at its mean; another one as it is."""
+        if self.period is None:
+            return self
+        times, factors = self._knots
+        laps = np.arange(np.ceil(seconds / self.period)) * self.period
+        at, values = (laps[:, None] + times).ravel(), np.tile(factors, laps.size)
+        last = (float(at[-1]), self.mean)
+        return Shape((*zip(at.tolist(), values.tolist(), strict=True), last))
+
     def __mul__(self, other: "Shape") -> "Shape":
         """Both shapes at once, sampled finely enough for straight lines between the points."""
         if other.period is not None and self.period is not None and self.period != other.period:
             raise PenstockError("Two repeating rate shapes can be combined only if their periods are equal.")
         if (self.period is None) != (other.period is None):
-            raise PenstockError("A repeating and a one-time rate shape cannot be combined; choose one kind.")
+            raise PenstockError(
+                "A repeating and a one-time rate shape cannot be combined on a stream without end; give the stream a length in seconds."
+            )
         return _product(self, other)
 
 
@@ -123,7 +136,7 @@ def _product(left: Shape, right: Shape) -> Shape:
     """The product on the union of the knots; a piece where both slope is cut into 16 to stay close."""
     knots = np.union1d(left._knots[0], right._knots[0])
     points: list[tuple[float, float]] = []
-    for begin, end in zip(knots[:-1], knots[1:], strict=True):
+    for begin, end in pairwise(knots):
         inner = np.linspace(begin, end, 17)
         inside = np.concatenate([[np.nextafter(begin, end)], inner[1:-1], [np.nextafter(end, begin)]])
         values = left.factor(inside) * right.factor(inside)

@@ -66,7 +66,9 @@ class Stream:
     def __post_init__(self) -> None:
         Seeds(self.seed)
         if self.seconds is not None and not (self.seconds > 0.0 and isfinite(self.seconds)):
-            raise PenstockError(f"A length of {self.seconds} seconds is impossible; give a number above zero.")
+            raise PenstockError(
+                f"A length of {self.seconds} seconds is impossible; give a number above zero."
+            )
 
     @property
     def slot_seconds(self) -> float:
@@ -131,7 +133,9 @@ class Stream:
     def table(self) -> pa.Table:
         """The whole stream at once; it must have an end."""
         if self.seconds is None:
-            raise PenstockError("A stream without an end does not fit into a table; give it a length in seconds.")
+            raise PenstockError(
+                "A stream without an end does not fit into a table; give it a length in seconds."
+            )
         batches = list(self.batches())
         if not batches:
             raise PenstockError(

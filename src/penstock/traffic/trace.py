@@ -40,7 +40,9 @@ class Trace:
             raise PenstockError("A trace needs as many event times as arrivals.")
         if self.event_time is not None and not np.isfinite(self.event_time).all():
             row = int(np.flatnonzero(~np.isfinite(self.event_time))[0])
-            raise PenstockError(f"The trace has no number as event time in row {row + 1}; remove or mend that row.")
+            raise PenstockError(
+                f"The trace has no number as event time in row {row + 1}; remove or mend that row."
+            )
         if self.payload is not None and len(self.payload) != self.arrival.size:
             raise PenstockError("A trace needs as many rows of payload as arrivals.")
 
@@ -100,7 +102,9 @@ def _seconds(table: pa.Table, column: str, unit: str, path: str | Path) -> Float
     if pa.types.is_timestamp(values.type):
         values, unit = values.cast(pa.timestamp("ns")).cast(pa.int64()), "ns"
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-        raise PenstockError(f"Column '{column}' of the trace '{path}' holds no numbers; name a numeric column.")
+        raise PenstockError(
+            f"Column '{column}' of the trace '{path}' holds no numbers; name a numeric column."
+        )
     return np.asarray(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64) * UNITS[unit]
 
 
@@ -116,7 +120,9 @@ def _read(path: Path, columns: list[str] | None, needed: str) -> pa.Table:
             return pyarrow.csv.read_csv(path)
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise PenstockError(f"The trace '{path}' cannot be read ({reason}); is it damaged or of another kind?") from None
+        raise PenstockError(
+            f"The trace '{path}' cannot be read ({reason}); is it damaged or of another kind?"
+        ) from None
     raise _strange_ending(path)
 
 
@@ -145,7 +151,7 @@ def write_trace(path: str | Path, trace: Trace | pa.Table | Iterable[pa.RecordBa
         for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows
-    return rows
+    return int(rows)
 
 
 @contextmanager
@@ -168,7 +174,10 @@ def _writer(file: Path, name: str, schema: pa.Schema) -> Iterator[pq.ParquetWrit
         with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
             yield writer
     elif name.endswith(".gz"):
-        with pa.CompressedOutputStream(str(file), "gzip") as out, pyarrow.csv.CSVWriter(out, schema) as writer:
+        with (
+            pa.CompressedOutputStream(str(file), "gzip") as out,
+            pyarrow.csv.CSVWriter(out, schema) as writer,
+        ):
             yield writer
     else:
         with pyarrow.csv.CSVWriter(file, schema) as writer:

@@ -44,9 +44,13 @@ class RandomWalk(BlockProcess):
         if not (self.sigma > 0.0 and np.isfinite(self.sigma)):
             raise PenstockError(f"A walk with sigma {self.sigma} is impossible; give a number above zero.")
         if not 0.0 < self.every[0] <= self.every[1] < np.inf:
-            raise PenstockError("The rate of a walk changes every so many seconds: two numbers above zero, the smaller first.")
+            raise PenstockError(
+                "The rate of a walk changes every so many seconds: two numbers above zero, the smaller first."
+            )
         if not 1.0 < self.spread < np.inf:
-            raise PenstockError(f"A walk with a spread of {self.spread:g} is impossible; give a number above 1.")
+            raise PenstockError(
+                f"A walk with a spread of {self.spread:g} is impossible; give a number above 1."
+            )
 
     @cached_property
     def _chain(self) -> tuple[Floats, Floats, Floats]:
