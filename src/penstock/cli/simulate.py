@@ -1,0 +1,155 @@
+"""``penstock simulate``: policies against a load in virtual time, before production is touched."""
+
+import json
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.core.errors import PenstockError, unknown
+from penstock.core.metrics import Metric
+
+#: Column titles of the printed table; JSON has the full names.
+TITLES = {
+    "violations": "viol.",
+    "mean_response": "mean",
+    "p95_response": "P95",
+    "core_seconds": "core-s",
+    "energy_kj": "kJ",
+    "reconfigurations": "reconf.",
+    "amplitude": "ampl.",
+    "settling_time": "settl.",
+    "overshoot": "over",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="simulate")(simulate)
+
+
+def simulate(
+    plant: str = typer.Option(
+        "spark", help="What is simulated: spark, operator, preference, network or regions."
+    ),
+    trace: str = typer.Option(
+        "", help="A trace file, a generator (map2:rate=1000,dispersion=500) or a real trace."
+    ),
+    policy: list[str] = typer.Option(
+        ["Static", "Threshold"],
+        "--policy",
+        "-p",
+        help="A policy, with arguments: Threshold:high=0.8. Repeat it.",
+    ),
+    seconds: float | None = typer.Option(None, help="Virtual seconds; by default the trace's length."),
+    period: float | None = typer.Option(None, help="Seconds between two control steps."),
+    target: float | None = typer.Option(
+        None, help="Target of the metric; policies with a target get it too."
+    ),
+    metric: str = typer.Option("latency_mean", help="The metric that the target is for."),
+    set_: list[str] = typer.Option([], "--set", help="A parameter of the plant: row_cost=0.002. Repeat it."),
+    calibrate: Path | None = typer.Option(
+        None, help="Journal of a real run to take the spark plant's costs from."
+    ),
+    seed: int = typer.Option(0, help="Seed of everything random."),
+    as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+    plot: Path | None = typer.Option(None, help="Draw load, capacity and response into this PNG file."),
+) -> None:
+    """Run policies in closed loop on the same stream in virtual time, and compare them."""
+    from penstock.sim import lineup
+    from penstock.sim.closed_loop import compare
+    from penstock.sim.load import load
+    from penstock.sim.plot import plot_outcomes
+
+    kind = lineup.plant_kind(plant)
+    parameters = lineup.plant_parameters(kind, set_)
+    found: dict[str, Any] = {}
+    if calibrate is not None:
+        found = _calibrated(plant, calibrate)
+        parameters |= {k: v for k, v in found.items() if k in parameters}
+        parameters |= lineup.plant_parameters(kind, set_) if set_ else {}
+    goal = kind.target if target is None else target
+    if metric not in [m.value for m in Metric]:
+        raise unknown("metric", metric, [m.value for m in Metric])
+    stream = load(trace or kind.trace, seconds, seed)
+    policies = {spec: lineup.policy(spec, kind, goal) for spec in policy}
+    outcomes = compare(
+        lambda: kind.make(stream, parameters, seed),
+        policies,
+        period or kind.period,
+        stream.seconds,
+        metric=next(m for m in Metric if m.value == metric),
+        target=goal,
+    )
+    if plot is not None:
+        title = f"{plant}: {stream.name}, {stream.rate:.0f} tuples/s, {stream.seconds:.0f} s"
+        plot_outcomes(outcomes, plot, title=title, target=goal, label=metric)
+    rows = [o.row() for o in outcomes]
+    if as_json:
+        head = {"plant": plant, "trace": stream.name, "seconds": stream.seconds, "rate": stream.rate}
+        head |= {"target": goal, "metric": metric, "parameters": parameters}
+        if found:
+            head["calibrated"] = found
+        warned = {o.policy: list(o.warnings) for o in outcomes if o.warnings}
+        typer.echo(json.dumps({**head, "policies": [_plain(r) for r in rows], "warnings": warned}, indent=1))
+        return
+    _print(
+        _console(),
+        rows,
+        f"{plant}, {stream.name}: {len(stream.arrivals):,} tuples in {stream.seconds:.0f} s",
+        goal,
+    )
+    for outcome in outcomes:
+        for warning in outcome.warnings:
+            Console().print(f"{outcome.policy}: {warning}", style="yellow", markup=False, soft_wrap=True)
+        if outcome.infeasible:
+            Console().print(
+                f"{outcome.policy}: {outcome.infeasible} decisions saw no configuration that meets the target.",
+                style="yellow", markup=False, soft_wrap=True,
+            )  # fmt: skip
+    if plot is not None:
+        Console().print(f"plot: {plot}", markup=False)
+
+
+def _calibrated(plant: str, journal: Path) -> dict[str, Any]:
+    if plant != "spark":
+        raise PenstockError(
+            "Only the spark plant is calibrated from a journal; leave out --plant or --calibrate."
+        )
+    from penstock.sim.calibrate import calibrate
+
+    return calibrate(journal).parameters()
+
+
+def _console() -> Console:
+    """A table that goes into a file or a pipe is not squeezed into the 80 columns of a missing terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and isnan(v) else v for k, v in row.items()}
+
+
+def _print(console: Console, rows: list[dict[str, Any]], title: str, target: float) -> None:
+    table = Table(title=f"{title}; target {target:g} s", title_justify="left")
+    for index, column in enumerate(rows[0]):
+        table.add_column(TITLES.get(column, column), no_wrap=True, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*(_cell(k, v) for k, v in row.items()))
+    console.print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and isnan(value):
+        return "-"
+    if name in ("violations", "overshoot"):
+        return f"{value:.0%}"
+    if name in ("mean_response", "p95_response", "settling_time"):
+        return f"{value:.3g} s" if value >= 0.1 or not value else f"{1e3 * value:.3g} ms"
+    return f"{value:,.0f}" if abs(value) >= 100 or isinstance(value, int) else f"{value:.2f}"

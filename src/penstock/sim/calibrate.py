@@ -1,0 +1,147 @@
+"""The costs of the Spark-like plant from the journal of a real run.
+
+Each batch says how long it took, how many rows it had and how many slots worked:
+
+    duration = overhead + row_cost rows / slots
+
+Both unknowns come from least squares over the batches; where all batches are about the same size, the two cannot be told
+apart that way, and the row cost is the tasks' busy time over the rows. The noise is the spread of the logarithm of
+measured over fitted durations. The time executors take to arrive is read off the observations in which more were
+planned than worked.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError
+from penstock.core.observation import Observation
+from penstock.core.tables import Tables, read
+from penstock.sim.spark_like import SparkCosts
+
+Floats = NDArray[np.float64]
+
+#: Batches that the fit needs at least, and the spread of their sizes below which sizes do not tell the overhead.
+_LEAST, _SPREAD = 5, 0.1
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was found in a journal."""
+
+    costs: SparkCosts
+    batches: int
+    error: float  # median relative error of the fitted durations
+    method: str
+    arrivals: int  # executor arrivals that were seen
+
+    def parameters(self) -> dict[str, float]:
+        """The plant's parameters that the journal told, and how well they fit."""
+        found: dict[str, float] = {
+            "overhead": self.costs.overhead,
+            "row_cost": self.costs.row_cost,
+            "trigger": self.costs.trigger,
+            "noise": self.costs.noise,
+        }
+        if self.arrivals:
+            found["arrives_after"] = self.costs.arrives_after
+        return {**found, "batches": self.batches, "error": self.error}
+
+
+@dataclass(frozen=True)
+class _Sample:
+    rows: float
+    duration: float
+    slots: float
+    busy: float
+
+
+def calibrate(journal: str | Path | Tables) -> Calibration:
+    """Fit the costs to a journal of an attached query, of a preference query or of a simulated run."""
+    tables = journal if isinstance(journal, Tables) else read(journal)
+    seen = list(tables.replay())
+    samples = [s for s in map(_sample, seen) if s is not None]
+    if len(samples) < _LEAST:
+        raise PenstockError(
+            f"The journal has {len(samples)} batches with rows and durations, {_LEAST} are needed; record a longer run."
+        )
+    rows, duration, slots, busy = (
+        np.array([getattr(s, name) for s in samples]) for name in ("rows", "duration", "slots", "busy")
+    )
+    overhead, row_cost, method = _fit(rows / slots, duration, rows, busy)
+    fitted = overhead + row_cost * rows / slots
+    late = _arrival_times(seen)
+    costs = SparkCosts(
+        overhead=overhead,
+        row_cost=row_cost,
+        trigger=_trigger(seen),
+        noise=_noise(duration, fitted),
+        arrives_after=float(np.median(late)) if late else SparkCosts.arrives_after,
+    )
+    error = float(np.median(np.abs(fitted - duration) / duration))
+    return Calibration(costs, len(samples), error, method, len(late))
+
+
+def _sample(o: Observation) -> _Sample | None:
+    """Rows, duration and slots of the last batch of an observation; None where it has none."""
+    if not o.stages:
+        return None
+    stage = o.stages[0]
+    rows = stage.extra.get("batch_rows", o.extra.get("rows", nan))
+    if isnan(rows) and stage.extra.get("batches", 0.0) > 0:
+        rows = stage.tuples_in / stage.extra["batches"]
+    duration = stage.extra.get("batch_duration", o.extra.get("batch_seconds", nan))
+    slots = o.extra.get("slots", max(s.workers.observed for s in o.stages))
+    busy = sum(s.busy_time for s in o.stages if not isnan(s.busy_time)) / max(
+        stage.extra.get("batches", 1.0), 1.0
+    )
+    if isnan(rows) or isnan(duration) or rows <= 0 or duration <= 0 or slots <= 0:
+        return None
+    return _Sample(float(rows), float(duration), float(slots), float(busy))
+
+
+def _fit(share: Floats, duration: Floats, rows: Floats, busy: Floats) -> tuple[float, float, str]:
+    """(overhead, row cost, how): least squares after dropping the slowest tenth, which are start-up and warm-up."""
+    keep = duration <= np.quantile(duration / (1 + share / share.mean()), 0.9) * (1 + share / share.mean())
+    x, y = share[keep], duration[keep]
+    if x.std() > _SPREAD * x.mean():
+        slope, intercept = np.polyfit(x, y, 1)
+        if slope > 0 and intercept >= 0:
+            return float(intercept), float(slope), "least squares of duration over rows per slot"
+    if busy.sum() > 0:
+        cost = float(busy.sum() / rows.sum())
+        return max(0.0, float(np.mean(y - cost * x))), cost, "busy time over rows"
+    return 0.0, float(y.sum() / x.sum()), "duration over rows per slot"
+
+
+def _noise(duration: Floats, fitted: Floats) -> float:
+    """Spread of the logarithm of measured over fitted, by the middle half so that outliers do not count."""
+    quarter = np.percentile(np.log(duration / np.maximum(fitted, 1e-9)), [25, 75])
+    return float((quarter[1] - quarter[0]) / 1.349)
+
+
+def _trigger(seen: Sequence[Observation]) -> float:
+    told = [s.extra["trigger"] for o in seen for s in o.stages if s.extra.get("trigger", 0.0) > 0]
+    if told:
+        return float(np.median(told))
+    return float(np.median([o.period for o in seen if o.period > 1e-6]))
+
+
+def _arrival_times(seen: Iterable[Observation]) -> list[float]:
+    """Seconds from a larger plan to its arrival."""
+    times: list[float] = []
+    since = nan
+    for o in seen:
+        capacity = o.executors
+        if capacity is None:
+            continue
+        if capacity.arriving and isnan(since):
+            since = o.time - o.period
+        elif not capacity.arriving and not isnan(since):
+            times.append(o.time - o.period / 2 - since)
+            since = nan
+    return times

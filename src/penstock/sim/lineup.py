@@ -1,0 +1,129 @@
+"""Plants and policies by name, with defaults that fit each other: what ``penstock simulate`` offers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin
+
+from penstock import policies as shelf
+from penstock.core.capacity import Knob
+from penstock.core.errors import PenstockError, unknown
+from penstock.core.policy import AnyPolicy
+from penstock.sim.load import Load
+from penstock.sim.spark_like import SparkCosts, SparkLike
+from penstock.sim.virtual import VirtualPlant
+
+
+@dataclass(frozen=True)
+class PlantKind:
+    """A plant that can be simulated."""
+
+    meaning: str
+    make: Callable[[Load, dict[str, float], int], VirtualPlant]
+    period: float  # control period in seconds
+    target: float  # response time in seconds that makes sense by default
+    parameters: dict[str, float]  # with their defaults
+    trace: str  # a load that makes sense by default
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments that fit the plant
+
+
+def _spark(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
+    costs = SparkCosts(
+        overhead=p["overhead"],
+        row_cost=p["row_cost"],
+        trigger=p["trigger"],
+        arrives_after=p["arrives_after"],
+        warm_up=p["warm_up"],
+        cores=int(p["cores"]),
+        noise=p["noise"],
+    )
+    work = None if load.work is None else load.work * p["row_cost"]
+    return SparkLike(load.arrivals, costs, int(p["executors"]), int(p["limit"]), seed, work)
+
+
+PLANTS: dict[str, PlantKind] = {
+    "spark": PlantKind(
+        "micro-batches with an overhead, executors that arrive late",
+        _spark,
+        period=5.0,
+        target=3.0,
+        parameters={
+            "overhead": 0.3,
+            "row_cost": 0.004,
+            "trigger": 1.0,
+            "arrives_after": 4.0,
+            "warm_up": 2.5,
+            "cores": 1,
+            "noise": 0.05,
+            "executors": 1,
+            "limit": 16,
+        },
+        trace="map2:rate=800,dispersion=300",
+        policies={
+            "Threshold": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
+            "Static": {"executors": 8},
+        },
+    ),
+}
+
+
+def plant_kind(name: str) -> PlantKind:
+    """The plant of that name."""
+    if name not in PLANTS:
+        raise unknown("plant", name, PLANTS)
+    return PLANTS[name]
+
+
+def plant_parameters(kind: PlantKind, given: list[str]) -> dict[str, float]:
+    """The parameters of a plant, with ``name=value`` where they differ from the defaults."""
+    values = dict(kind.parameters)
+    for part in given:
+        key, _, text = part.partition("=")
+        if key not in values:
+            raise unknown("parameter of this plant", key, values)
+        values[key] = float(_value(text, part))
+    return values
+
+
+def policy(spec: str, kind: PlantKind, target: float) -> AnyPolicy:
+    """A policy from words: ``Name`` or ``Name:argument=value,...``.
+
+    >>> policy("Threshold:high=0.8", PLANTS["spark"], 3.0).high
+    0.8
+    """
+    name, _, rest = spec.partition(":")
+    names = [n for n in shelf.__all__ if hasattr(getattr(shelf, n), "step")]
+    if name not in names:
+        raise unknown("policy", name, names)
+    made: Any = getattr(shelf, name)
+    known = {f.name: f for f in fields(made)}
+    arguments = {k: v for k, v in kind.policies.get(name, {}).items() if k in known}
+    if "target" in known and "target" not in arguments:
+        arguments["target"] = target
+    for part in filter(None, rest.split(",")):
+        key, _, text = part.partition("=")
+        if key not in known:
+            raise unknown(f"argument of {name}", key, known)
+        arguments[key] = _typed(known[key].type, text, part)
+    if "name" in known and rest and "name" not in arguments:
+        arguments["name"] = spec
+    built: AnyPolicy = made(**arguments)
+    return built
+
+
+def _typed(annotation: Any, text: str, part: str) -> Any:
+    if annotation is str or get_origin(annotation) is Literal:
+        allowed = get_args(annotation)
+        if allowed and text not in allowed:
+            raise unknown(f"value of {part.partition('=')[0]}", text, allowed)
+        return text
+    if annotation is Knob:
+        return Knob(text)
+    value = _value(text, part)
+    return int(value) if annotation is int or (int in get_args(annotation) and value == int(value)) else value
+
+
+def _value(text: str, part: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise PenstockError(f"'{part}' is no number; write name=1.5.") from None

@@ -1,0 +1,112 @@
+"""Loads for simulated runs: a trace file, a generator with its parameters, or one of the public real traces."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError, unknown
+from penstock.sim import real_traces
+from penstock.traffic import RandomWalk, SelfSimilar, Shaped, map2, poisson, read_trace, steps
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Arrivals in seconds, the work of each relative to the mean where it is known, and how long it lasts."""
+
+    name: str
+    arrivals: Floats
+    seconds: float
+    work: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.arrivals):
+            raise PenstockError(
+                f"The load '{self.name}' has no arrivals; give a longer time or a higher rate."
+            )
+
+    @property
+    def rate(self) -> float:
+        """Mean arrivals a second."""
+        return len(self.arrivals) / self.seconds
+
+    def cut(self, seconds: float) -> "Load":
+        """The first so many seconds."""
+        rows = int(np.searchsorted(self.arrivals, seconds))
+        work = None if self.work is None else self.work[:rows]
+        return Load(self.name, self.arrivals[:rows], min(seconds, self.seconds), work)
+
+
+Parameters = dict[str, float]
+Generator = Callable[[Parameters, float, int], Floats]
+
+
+def _poisson(p: Parameters, seconds: float, seed: int) -> Floats:
+    return poisson(p["rate"]).sample(seconds, seed)
+
+
+def _map2(p: Parameters, seconds: float, seed: int) -> Floats:
+    return map2(rate=p["rate"], dispersion=p["dispersion"]).sample(seconds, seed)
+
+
+def _selfsimilar(p: Parameters, seconds: float, seed: int) -> Floats:
+    return SelfSimilar(p["rate"], hurst=p["hurst"]).sample(seconds, seed)
+
+
+def _walk(p: Parameters, seconds: float, seed: int) -> Floats:
+    return RandomWalk(p["rate"]).sample(seconds, seed)
+
+
+def _steps(p: Parameters, seconds: float, seed: int) -> Floats:
+    """The rate, then ``factor`` times as much from a third to two thirds of the time, then the rate again."""
+    shape = steps((seconds / 3, p["factor"]), (2 * seconds / 3, 1.0))
+    return Shaped(poisson(p["rate"]), shape).sample(seconds, seed)
+
+
+#: Name -> (how to make it, its parameters with their defaults).
+GENERATORS: dict[str, tuple[Generator, Parameters]] = {
+    "poisson": (_poisson, {"rate": 1000.0}),
+    "map2": (_map2, {"rate": 1000.0, "dispersion": 500.0}),
+    "selfsimilar": (_selfsimilar, {"rate": 1000.0, "hurst": 0.8}),
+    "walk": (_walk, {"rate": 1000.0}),
+    "steps": (_steps, {"rate": 500.0, "factor": 3.0}),
+}
+
+
+def load(spec: str, seconds: float | None = None, seed: int = 0) -> Load:
+    """A load from words: ``FILE``, ``NAME`` or ``NAME:parameter=value,...``.
+
+    >>> load("poisson:rate=100", seconds=10.0, seed=1).rate > 50
+    True
+    """
+    name, _, rest = spec.partition(":")
+    if name in GENERATORS:
+        make, defaults = GENERATORS[name]
+        length = seconds or 600.0
+        return Load(spec, make(_parameters(name, rest, defaults), length, seed), length)
+    if name in real_traces.TRACES:
+        made = real_traces.trace(name, seed)
+        whole = Load(name, made.arrivals, made.seconds, made.work)
+    elif Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
+        trace = read_trace(spec, payload=False)
+        whole = Load(Path(spec).name, trace.arrival, float(trace.arrival[-1]))
+    else:
+        raise unknown("trace or generator", name, [*GENERATORS, *real_traces.TRACES])
+    return whole.cut(seconds) if seconds else whole
+
+
+def _parameters(name: str, text: str, defaults: Parameters) -> Parameters:
+    given = dict(defaults)
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        if key not in defaults:
+            raise unknown(f"parameter of {name}", key, defaults)
+        try:
+            given[key] = float(value)
+        except ValueError:
+            raise PenstockError(f"'{part}' of the load {name} is no number; write {key}=1000.") from None
+    return given

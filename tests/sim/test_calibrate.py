@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.errors import PenstockError
+from penstock.core.journal import MemoryJournal
+from penstock.core.loop import Loop, run
+from penstock.core.observation import Observation, StageObservation
+from penstock.policies import Threshold
+from penstock.sim import SparkCosts, SparkLike, load
+from penstock.sim.calibrate import calibrate
+
+
+def test_the_costs_of_a_simulated_run_are_found_again():
+    costs = SparkCosts(overhead=0.4, row_cost=0.003, noise=0.04, arrives_after=6.0, trigger=1.0)
+    plant = SparkLike(load("walk:rate=700", 400.0, 3).arrivals, costs, 2, 8, seed=1)
+    journal = MemoryJournal()
+    run(Loop(plant, Threshold(knob=Knob.EXECUTORS, limits=(2, 8)), journal=journal), plant, 2.0, 400.0)
+    found = calibrate(journal.tables())
+    assert found.costs.overhead == pytest.approx(0.4, rel=0.15)
+    assert found.costs.row_cost == pytest.approx(0.003, rel=0.1)
+    assert found.costs.noise == pytest.approx(0.04, rel=0.5)
+    assert found.costs.trigger == 1.0
+    assert found.costs.arrives_after == pytest.approx(6.0, abs=1.1)
+    assert found.error < 0.06
+
+
+def preference_like(rows, seconds):
+    panes = StageObservation("panes", Capacity.steady(2), busy_time=0.001 * rows, tuples_in=rows)
+    windows = StageObservation("windows", Capacity.steady(2), busy_time=0.0005 * rows)
+    return lambda t: Observation(t, 1.0, (panes, windows), extra={"rows": rows, "batch_seconds": seconds})
+
+
+def test_a_journal_of_a_preference_query_is_understood():
+    journal = MemoryJournal()
+    for t, rows in enumerate(np.linspace(100, 1000, 40)):
+        journal.observation(preference_like(float(rows), 0.3 + 0.0015 * rows / 2)(float(t + 1)))
+    found = calibrate(journal.tables()).costs
+    assert found.overhead == pytest.approx(0.3, abs=0.01)
+    assert found.row_cost == pytest.approx(0.0015, rel=0.03)
+
+
+def test_batches_of_one_size_fall_back_to_the_busy_time():
+    journal = MemoryJournal()
+    for t in range(20):
+        journal.observation(preference_like(500.0, 0.7)(float(t + 1)))
+    found = calibrate(journal.tables())
+    assert found.method == "busy time over rows"
+    assert found.costs.row_cost == pytest.approx(0.0015)
+    assert found.costs.overhead == pytest.approx(0.7 - 0.375)
+
+
+def test_a_journal_without_batches_is_refused():
+    with pytest.raises(PenstockError, match="longer run"):
+        calibrate(MemoryJournal().tables())
