@@ -3,6 +3,7 @@
 from penstock.models.arrivals import Mmpp2, Poisson, kpc
 from penstock.models.fitted import FittedMap
 from penstock.models.kingman import Kingman
+from penstock.models.kpc_fit import fit_kpc, fit_windows
 from penstock.models.lindley import simulate_queue
 from penstock.models.map import MAP
 from penstock.models.map2 import fit_map2
@@ -15,6 +16,8 @@ from penstock.models.queue import Queue, TwoMoments
 
 __all__ = [
     "MAP",
+    "fit_kpc",
+    "fit_windows",
     "FittedMap",
     "MapSampler",
     "Mmpp2",

@@ -13,9 +13,12 @@ moves that are accounted for, so a dozen steps reach machine precision even clos
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.jit import jit
+
 Matrix = NDArray[np.float64]
 
 
+@jit
 def first_return(up: Matrix, up_down: Matrix, down_up: Matrix, down: Matrix) -> Matrix:
     """Psi for the blocks Q++, Q+-, Q-+, Q--.
 
@@ -23,24 +26,29 @@ def first_return(up: Matrix, up_down: Matrix, down_up: Matrix, down: Matrix) -> 
     >>> round(float(psi[0, 0]), 12)
     1.0
     """
-    alpha, beta = float(np.max(-np.diag(up))), float(np.max(-np.diag(down)))
-    unit_up, unit_down = np.eye(len(up)), np.eye(len(down))
-    shifted_up, shifted_down = beta * unit_up - up, alpha * unit_down - down
-    inner_up = np.linalg.inv(shifted_up - up_down @ np.linalg.solve(shifted_down, down_up))
-    inner_down = np.linalg.inv(shifted_down - down_up @ np.linalg.solve(shifted_up, up_down))
+    n_up, n_down = len(up), len(down)
+    alpha, beta = np.max(-np.diag(up)), np.max(-np.diag(down))
     total = alpha + beta
+    unit_up, unit_down = np.eye(n_up), np.eye(n_down)
+    shifted_up, shifted_down = beta * unit_up - up, alpha * unit_down - down
+    inverse_down = np.linalg.inv(shifted_down)
+    inner_up = np.linalg.inv(shifted_up - up_down @ (inverse_down @ down_up))
+    inner_down = np.linalg.inv(shifted_down - down_up @ np.linalg.solve(shifted_up, up_down))
     e, f = unit_down - total * inner_down, unit_up - total * inner_up
-    g = total * np.linalg.solve(shifted_down, down_up) @ inner_up
-    h = total * inner_up @ up_down @ np.linalg.inv(shifted_down)
+    g = total * (inverse_down @ down_up) @ inner_up
+    h = total * (inner_up @ up_down) @ inverse_down
     for _ in range(100):
-        left = np.linalg.solve(unit_down - g @ h, np.hstack([e, g @ f]))
-        right = np.linalg.solve(unit_up - h @ g, np.hstack([f, h @ e]))
-        change = f @ right[:, len(up) :]
-        g, h = g + e @ left[:, len(down) :], h + change
-        e, f = e @ left[:, : len(down)], f @ right[:, : len(up)]
+        left, right = np.linalg.inv(unit_down - g @ h), np.linalg.inv(unit_up - h @ g)
+        el, fr = e @ left, f @ right
+        change = fr @ (h @ e)
+        g, h = g + el @ (g @ f), h + change
+        e, f = el @ e, fr @ f
         # Only products of e and f enter g and h; balancing the two keeps them from overflowing.
-        balance = np.sqrt(np.max(np.abs(f)) / np.max(np.abs(e))) if np.any(e) and np.any(f) else 1.0
-        e, f = e * balance, f / balance
-        if float(np.max(change)) <= 1e-16 * float(np.max(h)):
+        size_e, size_f = np.max(np.abs(e)), np.max(np.abs(f))
+        if size_e > 0.0 and size_f > 0.0:
+            balance = np.sqrt(size_f / size_e)
+            e, f = e * balance, f / balance
+        if np.max(change) <= 1e-16 * np.max(h):
             break
-    return np.asarray(np.maximum(h, 0.0), dtype=np.float64)
+    result: Matrix = np.maximum(h, 0.0)
+    return result

@@ -133,7 +133,7 @@ def _scv_and_decay(
         notes.append(
             f"A dispersion of {dispersion:g} is out of reach at SCV {scv:g}; the nearest feasible decay is used."
         )
-        return scv, -1.0 if ratio > -1.0 or scv > 1.0 else 1.0 - _EDGE
+        return scv, -1.0
     return scv, ratio / (1.0 + ratio)
 
 
