@@ -18,6 +18,7 @@ SCALE = """
     import json, sys, time
     import penstock.spark
     from penstock.spark.actuators.executors import Executors, _reach
+    from penstock.spark.autoscale.executor_groups import local_pids
     from penstock.spark.cluster import LocalCluster
 
     config = LocalCluster().session_config(executor_memory="512m")
@@ -29,7 +30,7 @@ SCALE = """
             _reach(executors, count, 60)
             total = spark.sparkContext.parallelize(range(1000), 8).map(lambda x: x * 2).sum()
             counts.append([executors.planned, executors.requested, executors.observed, total])
-        print(json.dumps({"counts": counts, "pids": sorted(executors.local_pids().values())}))
+        print(json.dumps({"counts": counts, "pids": sorted(local_pids(spark.sparkContext.applicationId).values())}))
 """
 
 

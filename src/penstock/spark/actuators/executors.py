@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.ability import Ability
-from penstock.spark.actuators.processes import command_line, pids
 
 NAME = "executors"
 log = logging.getLogger(__name__)
@@ -50,6 +49,8 @@ class Executors:
     grace
         Seconds a busy executor may take to finish its tasks before it is removed all the same. Only where
         ``spark.decommission.enabled`` is off: a decommissioned executor ends by itself when it is done.
+    retry_after
+        Seconds for which no more is asked for than was there when executors had been given up.
     warm
         Modules that new executors import before they count as observed; empty for no warming.
     """
@@ -60,6 +61,7 @@ class Executors:
         *,
         patience: float = 60.0,
         grace: float = 20.0,
+        retry_after: float = 300.0,
         warm: Sequence[str] = ("pyarrow",),
     ) -> None:
         refuse_unscalable(spark)
@@ -67,48 +69,66 @@ class Executors:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._backend: Any = self._context.schedulerBackend()
         self._jvm: Any = spark.sparkContext._jvm
-        self._patience, self._grace = patience, grace
+        self._patience, self._grace, self._retry_after = patience, grace, retry_after
         self._decommission = spark.conf.get("spark.decommission.enabled", "false") == "true"
         self._warmth = _Warmth(spark, tuple(warm))
         self._leaving: dict[str, float] = {}
-        self.planned = self.requested = len(self.seen())
-        self._requested_at = float("-inf")
+        self._there: list[Executor] = []
+        self._warm_now = 0
+        self.refresh()
+        self.planned = self.requested = max(1, len(self._there))
+        self._commanded = False
+        self._short_since: float | None = None
+        #: The most that seems obtainable: lowered when executors did not arrive, until ``retry_after`` has passed.
+        self.limit = float("inf")
+        self._limited_until = float("-inf")
 
     @property
     def observed(self) -> int:
-        """Executors that are registered, warm and not on their way out."""
-        return len(self._warmth.warm(self.seen()))
+        """Executors that were registered, warm and not on their way out when last looked at."""
+        return self._warm_now
 
     @property
-    def pending(self) -> int:
-        """Executors that were requested and are not there yet (negative: still to leave)."""
-        return self.requested - self.observed
+    def leaving(self) -> int:
+        """Executors that were released and still finish their tasks."""
+        return len(self._leaving)
 
+    @property
     def seen(self) -> list[Executor]:
-        """The active executors, oldest first."""
-        listed = self._context.statusStore().executorList(True)
-        found = [_executor(listed.apply(i)) for i in range(listed.size())]
-        staying = (e for e in found if e.id != "driver" and e.id not in self._leaving)
-        return sorted((e for e in staying if self._backend.isExecutorActive(e.id)), key=lambda e: e.added)
+        """The active executors when last looked at, oldest first."""
+        return self._there
+
+    def refresh(self) -> None:
+        """Look at Spark's status."""
+        active = [e for e in registered(self._spark) if e.id != "driver" and e.id not in self._leaving]
+        self._there = [e for e in active if self._backend.isExecutorActive(e.id)]
+        self._warm_now = len(self._warmth.warm(self._there))
 
     def set_target(self, count: int, now: float) -> str:
         """Plan so many executors; returns in words what was done about it."""
         if count < 1:
             raise PenstockError(f"An application needs at least 1 executor, not {count}.")
-        self.planned = count
+        self.planned, self._commanded = count, True
         return self.advance(now)
 
     def advance(self, now: float) -> str:
-        """Bring requests closer to the plan; called at every step of the loop, it never blocks."""
+        """Look, and bring requests closer to the plan; called at every step of the loop, it never waits."""
         self._let_go(now)
-        there = self.seen()
-        if self.requested > len(there) and now - self._requested_at > self._patience:
-            return self._give_up(len(there), now)
-        if self.planned < self.requested or self.planned < len(there):
-            return self._shrink(there, now)
+        self.refresh()
+        there = len(self._there)
+        if now >= self._limited_until:
+            self.limit = float("inf")
+        if not self._commanded:  # an application that just started may still be collecting executors
+            self.planned = self.requested = max(1, there)
+            return ""
+        self._short_since = (self._short_since or now) if self.requested > there else None
+        if self._short_since is not None and now - self._short_since > self._patience:
+            return self._give_up(there, now)
+        if self.planned < max(self.requested, there):
+            return self._shrink(now)
         if self.planned > self.requested:
-            if self.requested > len(there):
-                return f"waits for {self.requested - len(there)} executor(s) requested before"
+            if self._short_since is not None:
+                return f"waits for {self.requested - there} executor(s) requested before"
             return self._request(self.planned, now)
         return ""
 
@@ -116,16 +136,19 @@ class Executors:
         empty = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
         if not self._context.requestTotalExecutors(count, 0, empty):
             return "the cluster manager refused the request"
-        before, self.requested, self._requested_at = self.requested, count, now
+        before, self.requested, self._short_since = self.requested, count, None
         return f"requested {count} executor(s) in place of {before}"
 
     def _give_up(self, there: int, now: float) -> str:
         missing = self.requested - there
         self.planned = max(1, there)
+        self.limit, self._limited_until = float(self.planned), now + self._retry_after
         self._request(self.planned, now)
+        self.requested, self._short_since = self.planned, None
         return f"gave up {missing} executor(s) that did not arrive within {self._patience:.0f} s"
 
-    def _shrink(self, there: list[Executor], now: float) -> str:
+    def _shrink(self, now: float) -> str:
+        there = self._there
         told = self._request(self.planned, now) if self.planned < self.requested else ""
         self.requested = self.planned
         # Idle ones go first, then those with the least to lose, then the youngest.
@@ -135,6 +158,7 @@ class Executors:
         if self._leaving and self._decommission:
             self._decommission_all(list(self._leaving))
         self._let_go(now)
+        self.refresh()
         return told or f"released down to {self.planned} executor(s)"
 
     def _decommission_all(self, ids: list[str]) -> None:
@@ -154,16 +178,6 @@ class Executors:
 
     def _seq(self, values: list[str]) -> Any:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
-
-    def local_pids(self) -> dict[str, int]:
-        """Process ids of those executors that run on this host, by executor id."""
-        application = self._spark.sparkContext.applicationId
-        found = {}
-        for pid in pids():
-            words = command_line(pid)
-            if "--executor-id" in words and application in words and words[0].endswith("java"):
-                found[words[words.index("--executor-id") + 1]] = pid
-        return found
 
 
 class _Warmth:
@@ -227,6 +241,13 @@ def _importing(modules: tuple[str, ...]) -> Callable[[Any], None]:
                 import_module(name)
 
     return task
+
+
+def registered(spark: SparkSession) -> list[Executor]:
+    """All executors that Spark's status shows as active, oldest first; in local mode the driver is the only one."""
+    context: Any = spark.sparkContext
+    listed = context._jsc.sc().statusStore().executorList(True)
+    return sorted((_executor(listed.apply(i)) for i in range(listed.size())), key=lambda e: e.added)
 
 
 def _executor(summary: Any) -> Executor:

@@ -1,0 +1,234 @@
+"""Streaming queries on Spark as a plant of the control loop: observed from outside, changed by executors and CPU shares."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf, isnan, nan
+
+from pyspark.sql import SparkSession
+
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.observation import LastChange, Observation, StageObservation
+from penstock.core.plant import Applied
+from penstock.spark.actuators.executors import Executor, Executors, registered
+from penstock.spark.autoscale.batches import Batch, arrival_rate, interarrivals, latency
+from penstock.spark.autoscale.estimates import Work, WorkMeter
+from penstock.spark.autoscale.executor_groups import ExecutorGroups
+from penstock.spark.autoscale.watch import QueryWatch, Watcher
+
+#: Batches kept for the arrival process of a query.
+HISTORY = 2_000
+
+
+@dataclass
+class _Memory:
+    """What the plant remembers of one query between two observations."""
+
+    meter: WorkMeter
+    history: deque[Batch]
+    before: Batch | None = None
+    rate: float = nan
+    work: Work = field(default_factory=Work)
+
+
+class QueryPlant:
+    """One stage for each watched query; all share the application's executors.
+
+    Parameters
+    ----------
+    session
+        The session whose queries are watched.
+    watcher
+        Brings the micro-batches.
+    executors
+        The actuator; None where executors are not to be changed, then they are only observed.
+    groups
+        CPU quotas of the executors; None for none.
+    warn
+        Told of what went wrong without stopping anything, such as executors that never arrived.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        watcher: Watcher,
+        executors: Executors | None = None,
+        groups: ExecutorGroups | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session, self._watcher = session, watcher
+        self._executors, self._groups = executors, groups
+        self._warn, self._clock = warn, clock
+        self._start = self._last = clock()
+        self._memory: dict[str, _Memory] = {}
+        self._busy: dict[str, float] = {}
+        self._changed_at = -inf
+        self._arrived_after = 0.0
+
+    def observe(self) -> Observation:
+        """What happened since the last call."""
+        now = self._clock()
+        period, self._last = max(1e-3, now - self._last), now
+        seen, capacity = self._look(now)
+        busy, local = self._busy_since(seen)
+        slots = float(sum(e.cores for e in seen)) or 1.0
+        if self._groups is not None:
+            self._groups.update(seen)
+        self._watcher.resolve_triggers()
+        stages = self._stages(now, period, capacity, busy, slots, local)
+        return Observation(
+            time=now - self._start,
+            period=period,
+            stages=stages,
+            executors=capacity,
+            extra={"slots": slots, "leaving": float(self._executors.leaving if self._executors else 0)},
+        )
+
+    def apply(self, decision: Decision) -> Applied:
+        """Executors (also asked for as workers of a query) and CPU shares; everything else is refused."""
+        now, made, refused = self._clock(), [], []
+        wanted = [c for c in decision.changes if c.knob in (Knob.EXECUTORS, Knob.WORKERS)]
+        for change in decision.changes:
+            why = self._refusal(change)
+            if why:
+                refused.append((change, why))
+            else:
+                made.append(change)
+        counts = [int(c.number) for c in wanted if c in made]
+        if counts and self._executors is not None:
+            self._executors.set_target(max(counts), now)  # queries share the executors: the neediest decides
+        for change in made:
+            if change.knob is Knob.CPU_SHARE and self._groups is not None:
+                self._groups.set_share(change.number, self._executors.seen if self._executors else [])
+                for memory in self._memory.values():
+                    memory.meter.forget()  # a row now takes another time
+        if made:
+            self._changed_at, self._arrived_after = now, 0.0
+        return Applied(tuple(made), refused=tuple(refused))
+
+    def _refusal(self, change: Change) -> str:
+        if change.where and not any(q.name == change.where for q in self._watcher.queries.values()):
+            return f"there is no query '{change.where}' here"
+        if change.knob in (Knob.EXECUTORS, Knob.WORKERS):
+            if self._executors is None:
+                return "executors cannot be changed here"
+            return "" if change.number >= 1 else "an application needs at least one executor"
+        if change.knob is Knob.CPU_SHARE:
+            return "" if self._groups is not None else "no CPU quotas can be set here"
+        return f"an attached query has no {change.knob} to set"
+
+    def _look(self, now: float) -> tuple[list[Executor], Capacity]:
+        if self._executors is None:
+            everyone = registered(self._session)
+            seen = [e for e in everyone if e.id != "driver"] or everyone
+            return seen, Capacity.steady(len(seen))
+        actuator = self._executors
+        told = actuator.advance(now)
+        if told.startswith("gave up"):
+            self._warn(told[0].upper() + told[1:] + ".")
+        if actuator.observed < actuator.planned:
+            self._arrived_after = now - self._changed_at
+        return actuator.seen, Capacity(
+            actuator.planned, actuator.requested, actuator.observed, actuator.limit
+        )
+
+    def _busy_since(self, seen: list[Executor]) -> tuple[dict[str, float], bool]:
+        """Task time since the last look by executor; in local mode Spark does not tell it."""
+        before, self._busy = self._busy, {e.id: e.busy for e in seen}
+        return {e.id: max(0.0, e.busy - before.get(e.id, e.busy)) for e in seen}, seen[
+            0
+        ].id == "driver" if seen else True
+
+    def _stages(
+        self, now: float, period: float, capacity: Capacity, busy: dict[str, float], slots: float, local: bool
+    ) -> tuple[StageObservation, ...]:
+        queries = list(self._watcher.queries.values())
+        taken = {q.id: q.take() for q in queries}
+        working = {id_: sum(b.working for b in batches) for id_, batches in taken.items()}
+        total = sum(working.values())
+        stages = []
+        for query in queries:
+            mine = working[query.id] / total if total else 1.0 / len(queries)
+            used = working[query.id] * slots if local else sum(busy.values()) * mine
+            stages.append(self._stage(query, taken[query.id], now, period, capacity, used, slots, busy))
+        return tuple(stages)
+
+    def _stage(
+        self,
+        query: QueryWatch,
+        batches: list[Batch],
+        now: float,
+        period: float,
+        capacity: Capacity,
+        used: float,
+        slots: float,
+        busy: dict[str, float],
+    ) -> StageObservation:
+        memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
+        memory.work = memory.meter.add(used, batches, slots)
+        memory.rate = self._rate(query, memory, batches, now)
+        memory.history.extend(batches)
+        memory.before = batches[-1] if batches else memory.before
+        rows = float(sum(b.rows for b in batches))
+        times = interarrivals(list(memory.history))
+        last = memory.before
+        return StageObservation(
+            name=query.name,
+            workers=capacity,
+            arrival_rate=memory.rate,
+            arrival_scv=float(times.var() / times.mean() ** 2) if len(times) > 1 else nan,
+            interarrivals=times if len(times) else None,
+            busy_time=used,
+            tuples_in=rows,
+            tuples_out=rows,
+            backlog=self._backlog(query, memory, now),
+            latency=latency(batches, memory.rate),
+            service_time=memory.work.service,
+            utilisation=memory.work.utilisation(memory.rate, slots, query.trigger),
+            worker_utilisation=tuple(min(1.0, b / period) for b in busy.values()),
+            cpu_share=Capacity(self._groups.share, self._groups.share, self._groups.observed())
+            if self._groups is not None
+            else None,
+            last_change=LastChange(now - self._changed_at, self._arrived_after),
+            extra={
+                "trigger": query.trigger,
+                "overhead_time": memory.work.overhead(slots),
+                "fixed_time": memory.work.fixed,
+                "batches": float(len(batches)),
+                "batch_duration": last.duration if last is not None else nan,
+                "state_size": last.state_bytes if last is not None else nan,
+            },
+        )
+
+    def _rate(self, query: QueryWatch, memory: _Memory, batches: list[Batch], now: float) -> float:
+        if batches:
+            return arrival_rate(batches, memory.before)
+        if memory.before is None or isnan(memory.rate):
+            return memory.rate
+        # No batch ended: either one runs long, or nothing came since.
+        quiet = now - memory.before.end > 2 * max(query.trigger, 1.0)
+        return 0.0 if quiet and not self._in_batch(query) else memory.rate
+
+    def _in_batch(self, query: QueryWatch) -> bool:
+        try:
+            told = self._session.streams.get(query.id)
+            return told is not None and bool(told.status["isTriggerActive"])
+        except Exception:  # noqa: BLE001 - a query that just ended has no status
+            return False
+
+    def _backlog(self, query: QueryWatch, memory: _Memory, now: float) -> float:
+        """Rows that should have been taken up by now: told by the source, or arrivals since an overdue trigger."""
+        last = memory.before
+        if last is None:
+            return nan
+        overdue = max(
+            0.0, now - last.end - query.trigger if last.duration <= query.trigger else now - last.end
+        )
+        waiting = overdue * memory.rate if not isnan(memory.rate) else 0.0
+        late = max(0.0, last.duration - max(query.trigger, 1.0)) * (
+            0.0 if isnan(memory.rate) else memory.rate
+        )
+        return waiting + late + (0.0 if isnan(last.behind) else last.behind)
