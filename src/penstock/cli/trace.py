@@ -76,7 +76,7 @@ def generate(
         model=model, rate=rate, dispersion=dispersion, hurst=hurst, seconds=seconds, seed=seed,
         superpose=";".join(superpose), shape=";".join(shape), dims=dims, distribution=distribution,
         distribution_period=distribution_period, keys=keys, zipf=zipf, key_frequencies=key_frequencies,
-        key_drift=key_drift, delay=delay, delay_mean=delay_mean, speed=speed,
+        key_drift=key_drift, delay=delay, delay_mean=delay_mean,
     )  # fmt: skip
     process = None
     if replay is not None:

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 CORRELATED = 0.5
 #: Share of the most negative possible correlation; at the full one nothing would dominate anything.
-ANTICORRELATED = 0.95
+ANTICORRELATED = 0.75
 DISTRIBUTIONS = ("anticorrelated", "correlated", "independent")
 
 
@@ -25,7 +25,7 @@ def correlation_of(distribution: str, dims: int) -> float:
     """The common correlation behind a word.
 
     >>> correlation_of("correlated", 8), round(correlation_of("anticorrelated", 8), 4)
-    (0.5, -0.1357)
+    (0.5, -0.1071)
     """
     if distribution not in DISTRIBUTIONS:
         raise unknown("distribution", distribution, DISTRIBUTIONS)

@@ -1,6 +1,7 @@
 """Arrivals of a Markovian arrival process: Poisson, the papers' MAP(2) bursts, or any fitted MAP."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +22,11 @@ class MapArrivals(BlockProcess):
 
     model: MAP
 
+    @cached_property
+    def _unit(self) -> MAP:
+        """The same process with one arrival per unit of time: dispersion has no unit, and loses no digits there."""
+        return self.model.scaled(1.0)
+
     @property
     def rate(self) -> float:
         """Arrivals per second."""
@@ -34,7 +40,7 @@ class MapArrivals(BlockProcess):
     @property
     def dispersion(self) -> float:
         """Limit of the index of dispersion of counts."""
-        return self.model.dispersion
+        return self._unit.dispersion
 
     def autocorrelation(self, lags: ArrayLike) -> Times:
         """Correlation of inter-arrival times so many arrivals apart."""
@@ -42,7 +48,7 @@ class MapArrivals(BlockProcess):
 
     def dispersion_at(self, seconds: ArrayLike) -> Times:
         """Index of dispersion of counts in windows of these lengths."""
-        return self.model.dispersion_at(seconds)
+        return self._unit.dispersion_at(np.asarray(seconds, dtype=np.float64) * self.rate)
 
     def start(self, rng: np.random.Generator) -> State:
         """An arrival at an arbitrary phase just before time 0."""

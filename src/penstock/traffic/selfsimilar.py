@@ -54,7 +54,7 @@ class SelfSimilar(BlockProcess):
     mean_rate: float
     hurst: float
     slot: float = 1e-3
-    peak: float = 20.0
+    peak: float = 10.0
     independent: bool = False
 
     def __post_init__(self) -> None:
@@ -143,7 +143,8 @@ def _hermite(law: CutPareto) -> Floats:
     z, x = ndtri(u), law.quantile(u)
     orders = range(1, _HERMITE_TERMS + 1)
     scale = np.exp(-0.5 * gammaln(np.arange(2.0, _HERMITE_TERMS + 2)))
-    return np.array([np.mean(x * eval_hermitenorm(m, z)) for m in orders]) ** 2 * scale**2
+    projections = np.array([float(np.mean(x * eval_hermitenorm(m, z))) for m in orders])
+    return np.asarray((projections * scale) ** 2)
 
 
 def _powers(r: Floats) -> Floats:

@@ -94,7 +94,7 @@ class Shape:
         index = np.clip(np.searchsorted(times, inside, side="right") - 1, 0, times.size - 1)
         part = inside - times[index]
         area = self._areas[index] + part * (factors[index] + self._slopes[index] * part / 2.0)
-        return area + laps * self._areas[-1]
+        return np.asarray(area + laps * self._areas[-1])
 
     def inverse(self, area: ArrayLike) -> Floats:
         """The first t with F(t) = area: within a piece, the root of a quadratic, in its stable form."""
@@ -109,7 +109,7 @@ class Shape:
         need, f, slope = rest - self._areas[index], factors[index], self._slopes[index]
         root = f + np.sqrt(np.maximum(f * f + 2.0 * slope * need, 0.0))
         part = np.divide(2.0 * need, root, out=np.zeros_like(root), where=root > 0.0)
-        return times[index] + part + laps * (self.period or 0.0)
+        return np.asarray(times[index] + part + laps * (self.period or 0.0))
 
     def unrolled(self, seconds: float) -> "Shape":
         """A repeating shape written out up to ``seconds``, going on at its mean; another one as it is."""

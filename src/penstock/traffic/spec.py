@@ -71,8 +71,6 @@ class StreamSpec:
     seed: int = 0
     #: Length of the stream; 0 for no end.
     seconds: float = 0.0
-    #: All times are divided by this.
-    speed: float = 1.0
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "StreamSpec":
@@ -161,8 +159,6 @@ def _check(spec: StreamSpec) -> None:
             raise PenstockError(
                 f"Option '{camel(name)}' must be zero (never) or a number of seconds above zero."
             )
-    if not 0.0 < spec.speed < np.inf:
-        raise PenstockError(f"A speed of {spec.speed} is impossible; give a number above zero.")
 
 
 def _model(name: str, given: Mapping[str, float]) -> ArrivalProcess:

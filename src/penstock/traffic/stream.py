@@ -98,15 +98,15 @@ class Stream:
         first = start // CHUNK
         chunks = [
             (number, slot.event_time[number * CHUNK : (number + 1) * CHUNK])
-            for number in range(first, ceil(stop / CHUNK))
+            for number in range(first, max(first + 1, ceil(stop / CHUNK)))
         ]
         cut = slice(start - first * CHUNK, stop - first * CHUNK)
-        if self.keys and chunks:
+        if self.keys:
             seeds = self.seeds(_KEYS)
             columns["key"] = np.concatenate(
                 [self.keys.draw(times, seeds.rng(slot.number, number)) for number, times in chunks]
             )[cut]
-        if self.attributes and chunks:
+        if self.attributes:
             seeds = self.seeds(_ATTRIBUTES)
             rows = np.concatenate(
                 [self.attributes.draw(times, seeds.rng(slot.number, number)) for number, times in chunks]
