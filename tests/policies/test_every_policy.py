@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.core import Change, Knob
-from penstock.policies import Static, Threshold
+from penstock.forecast import LastValue
+from penstock.policies import Fuzzy, Mpc, RuleBased, Spl, Static, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.testing import check_policy
 
@@ -13,6 +14,18 @@ POLICIES = [
     Threshold(),
     Threshold(knob=Knob.EXECUTORS),
     Threshold(knob=Knob.CPU_SHARE, levels=CPU_LEVELS),
+    Fuzzy(),
+    Fuzzy(limit=6, interval=1.0, frequencies=(1.0, 2.0), shedding=True),
+    RuleBased(),
+    RuleBased(knob=Knob.EXECUTORS),
+    Spl(),
+    Spl(knob=Knob.EXECUTORS),
+    Mpc(),
+    Mpc("latency", target=0.01, horizon=3, workers=(1, 8), drain=10.0),
+    Mpc("latency", "power", speeds=(1.2, 1.6, 2.0), voltages=(0.8, 0.9, 1.0)),
+    Mpc(stages=("panes", "windows"), budget=6),
+    Mpc(knob=Knob.EXECUTORS, speed_knob=Knob.CPU_SHARE, speeds=CPU_LEVELS, forecaster=LastValue()),
+    Mpc("latency", waiting="map", workers=(1, 6)),
 ]
 
 

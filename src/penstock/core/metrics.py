@@ -51,6 +51,7 @@ class Metric(StrEnum):
         "arrivals over what could be served; above 1 the stage falls behind",
     )
     BACKLOG = ("backlog", "tuples", -1, "tuples waiting at the end of the period")
+    CONGESTION = ("congestion", "1", -1, "share of the period in which the splitter could not send on")
     SPLITTING = ("splitting", "1", -1, "partitions a pane was cut into, on average")
     FILTER_RATIO = ("filter_ratio", "1", 0, "tuples that survive the pane stage over tuples that entered it")
     LOAD_BALANCE = ("load_balance", "1", -1, "load of the fullest worker over the mean load; 1 is even")

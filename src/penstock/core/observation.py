@@ -233,7 +233,14 @@ _FIRST = (
     Metric.SHED_SHARE,
 )
 _LAST = (Metric.THROUGHPUT, Metric.TUPLES_OUT)
-_WORST = (Metric.UTILISATION, Metric.LOAD_BALANCE, Metric.CHANGE_PAUSE, Metric.FREQUENCY, Metric.CPU_SHARE)
+_WORST = (
+    Metric.UTILISATION,
+    Metric.CONGESTION,
+    Metric.LOAD_BALANCE,
+    Metric.CHANGE_PAUSE,
+    Metric.FREQUENCY,
+    Metric.CPU_SHARE,
+)
 
 
 def _of_stage(stage: StageObservation, metric: Metric, period: float) -> float:

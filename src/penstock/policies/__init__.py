@@ -1,6 +1,10 @@
 """Scaling policies, one file each: pure functions of (state, observation)."""
 
+from penstock.policies.fuzzy import Fuzzy
+from penstock.policies.mpc import Mpc
+from penstock.policies.rule_based import RuleBased
+from penstock.policies.spl import Spl
 from penstock.policies.static import Static
 from penstock.policies.threshold import Threshold
 
-__all__ = ["Static", "Threshold"]
+__all__ = ["Fuzzy", "Mpc", "RuleBased", "Spl", "Static", "Threshold"]

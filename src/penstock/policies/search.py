@@ -1,0 +1,121 @@
+"""The best trajectory over a horizon: exact dynamic programming, and the searches it replaces.
+
+    J = sum_i L_i(u_i) + gamma sum_i |u_i - u_(i-1)|^2,    u_(-1) the present configuration       (MPC Expr. 10, 15)
+
+The configurations form a grid, one axis a knob (replicas, frequency, ...), and the squared distance is a sum over
+the axes. So the minimum over all next configurations is taken one axis after the other: a step costs
+O(options x sum of axis lengths) instead of O(options^2), and h steps h times that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best trajectory (grid indices, step by step), its cost, and how many nodes were looked at."""
+
+    trajectory: tuple[tuple[int, ...], ...]
+    cost: float
+    explored: int
+
+
+def shortest_path(
+    costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float
+) -> Found:
+    """Exact dynamic programming.
+
+    ``costs``: one array a step, with one axis a knob; ``inf`` marks what is not allowed. ``axes``: the positions of
+    the options along each axis, in the units of the switching cost. ``now``: the present position.
+
+    >>> found = shortest_path([np.array([3.0, 1.0, 0.0])] * 2, [np.array([0.0, 1.0, 2.0])], [0.0], gamma=0.6)
+    >>> found.trajectory, round(found.cost, 6)
+    (((1,), (2,)), 2.2)
+    """
+    penalties = [gamma * (axis[:, None] - axis[None, :]) ** 2 for axis in axes]
+    ahead = [np.asarray(costs[-1], dtype=float)]
+    for cost in reversed(costs[:-1]):
+        ahead.append(cost + _cheapest_next(ahead[-1], penalties))
+    ahead.reverse()
+    position, total = np.asarray(now, dtype=float), np.nan
+    path: list[tuple[int, ...]] = []
+    for step in ahead:
+        entry = step + _distance(axes, position, gamma, step.shape)
+        best = np.unravel_index(int(np.argmin(entry)), step.shape)
+        total = float(entry[best]) if not path else total
+        path.append(tuple(int(i) for i in best))
+        position = np.array([axis[i] for axis, i in zip(axes, best, strict=True)])
+    explored = sum(c.size for c in costs)
+    return Found(tuple(path), total, explored)
+
+
+def _cheapest_next(value: Floats, penalties: Sequence[Floats]) -> Floats:
+    """min over v of (penalty(u, v) + value(v)) for every u, one axis at a time."""
+    for axis, penalty in enumerate(penalties):
+        lines = np.moveaxis(value, axis, -1)
+        value = np.moveaxis((lines[..., None, :] + penalty).min(axis=-1), -1, axis)
+    return value
+
+
+def _distance(axes: Sequence[Floats], position: Floats, gamma: float, shape: tuple[int, ...]) -> Floats:
+    total = np.zeros(shape)
+    for axis, (levels, place) in enumerate(zip(axes, position, strict=True)):
+        line = gamma * (levels - place) ** 2
+        total += line.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return total
+
+
+def _positions(axes: Sequence[Floats]) -> tuple[list[tuple[int, ...]], Floats]:
+    indices = list(product(*(range(len(axis)) for axis in axes)))
+    return indices, np.array([[axis[i] for axis, i in zip(axes, index, strict=True)] for index in indices])
+
+
+def exhaustive(costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float) -> Found:
+    """Every trajectory, one after the other: the reference for tests."""
+    indices, places = _positions(axes)
+    flat = [np.asarray(c, dtype=float).ravel() for c in costs]
+    best, explored = np.inf, 0
+    chosen: tuple[tuple[int, ...], ...] = ()
+    for options in product(range(len(indices)), repeat=len(costs)):
+        explored += 1
+        total, place = 0.0, np.asarray(now, dtype=float)
+        for cost, option in zip(flat, options, strict=True):
+            total += cost[option] + gamma * float(((places[option] - place) ** 2).sum())
+            place = places[option]
+        if total < best:
+            best, chosen = total, tuple(indices[o] for o in options)
+    return Found(chosen, float(best), explored)
+
+
+def branch_and_bound(
+    costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float
+) -> Found:
+    """The paper's search (3.3.2): a subtree is entered only while its cost so far is below the best leaf.
+
+    Children are tried cheapest first; costs must not be negative. ``explored`` counts the nodes that were visited.
+    """
+    indices, places = _positions(axes)
+    flat = [np.asarray(c, dtype=float).ravel() for c in costs]
+    best: tuple[float, tuple[int, ...]] = (np.inf, ())
+    explored = 0
+
+    def visit(depth: int, place: Floats, spent: float, chosen: tuple[int, ...]) -> None:
+        nonlocal best, explored
+        reach = spent + flat[depth] + gamma * ((places - place) ** 2).sum(axis=1)
+        for option in np.argsort(reach, kind="stable"):
+            if not reach[option] < best[0]:
+                break
+            explored += 1
+            if depth + 1 == len(flat):
+                best = (float(reach[option]), (*chosen, int(option)))
+            else:
+                visit(depth + 1, places[option], float(reach[option]), (*chosen, int(option)))
+
+    visit(0, np.asarray(now, dtype=float), 0.0, ())
+    return Found(tuple(indices[o] for o in best[1]), best[0], explored)
