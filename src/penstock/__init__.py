@@ -24,10 +24,6 @@ _PUBLIC = {
     "top_delta": "penstock.preference.builders",
     "top_k": "penstock.preference.builders",
     "Preference": "penstock.preference.preference",
-    "InOrder": "penstock.disorder",
-    "FixedDelay": "penstock.disorder",
-    "AdaptiveSlack": "penstock.disorder",
-    "KSlack": "penstock.disorder",
 }
 
 __all__ = ["__version__", *_PUBLIC]

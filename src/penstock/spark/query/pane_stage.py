@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.preference.class_codes import class_codes
@@ -95,7 +94,7 @@ class PaneStage:
 
     def _fold(self, worker: int, payloads: list[pa.Buffer]) -> dict[str, Any]:
         started, cpu = time.perf_counter(), time.process_time()
-        arrived = _by_pane(payloads)
+        arrived = by_pane(payloads)
         tables: list[pa.Table] = []
         parts: list[list[int]] = []
         for pane, rows in sorted(arrived.items()):
@@ -149,7 +148,8 @@ class CloseStage:
                 yield _report("closed", json.dumps(report))
 
 
-def _by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:
+def by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:
+    """The rows of messages, pane by pane."""
     pieces: dict[int, list[pa.Table]] = {}
     for payload in payloads:
         table, panes, offsets = unpack(payload)
@@ -160,12 +160,3 @@ def _by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:
 
 def _report(kind: str, text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], names=["kind", "report"])
-
-
-def balance(loads: list[float]) -> float:
-    """Mean load over the largest: 1 if all workers are equally busy.
-
-    >>> balance([2.0, 1.0])
-    0.75
-    """
-    return float(np.mean(loads) / max(loads)) if loads and max(loads) > 0 else 1.0

@@ -21,6 +21,8 @@ from penstock.preference.preference import Preference
 from penstock.preference.splitting import Splitting, splitting
 from penstock.spark.checkpoint import Checkpoint, local_path, make_folder
 from penstock.spark.microbatch import BatchCallback, MicroBatchRun
+from penstock.spark.query import static
+from penstock.spark.query.pane_stage import Rowset
 from penstock.spark.query.program import Places, QueryProgram
 from penstock.spark.query.rows import check_time_column
 from penstock.spark.query.watch import Watch
@@ -204,6 +206,17 @@ class PreferenceQuery:
             held.close()
             raise
         return run
+
+    def evaluate(self, frame: DataFrame) -> DataFrame:
+        """The same windows over a static DataFrame, in parallel: every window that holds at least one row.
+
+        Nothing is late here, and rows that cannot be used (null or NaN where needed) are left out.
+        """
+        if frame.isStreaming:
+            raise PenstockError("evaluate() needs a static DataFrame; use start() for a stream.")
+        schema = plain_schema(frame)
+        self.check(schema)
+        return static.evaluate(frame, Rowset(self.preference, self.groups), self.panes, self.time, schema)
 
     def _places(
         self,

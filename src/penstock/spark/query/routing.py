@@ -8,7 +8,7 @@ messages, not rows: Spark shuffles one row per worker and input partition.
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,21 +56,23 @@ class RoutingPlan:
             return np.arange(len(panes)) % self.workers
         distinct, index = np.unique(panes, return_inverse=True)
         position = np.argsort(np.asarray(self.order))
-        first = np.empty(len(distinct), dtype=np.int64)
-        room = np.full(len(distinct), self._share(self.threshold))
+        first, room = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct))
         for at, pane in enumerate(distinct.tolist()):
             owner, held = self.owners.get(pane, (-1, 0))
             known = 0 <= owner < self.workers
             first[at] = position[owner] if known else pane % self.workers
-            room[at] = self._share(self.threshold - held) if known else room[at]
-        rank = _rank(index, len(distinct))
-        beyond = np.maximum(rank - room[index] + self._share(self.threshold), 0.0)
-        chunk = np.where(rank < room[index], 0.0, np.floor(beyond / self._share(self.threshold)))
-        return np.asarray(self.order)[(first[index] + np.nan_to_num(chunk).astype(np.int64)) % self.workers]
+            room[at] = self._share(self.threshold - (held if known else 0))
+        # Full shares before the row: none while the first owner has room.
+        moved = np.zeros(len(panes), dtype=np.int64)
+        if np.isfinite(self.threshold):
+            beyond = _rank(index, len(distinct)) - room[index]
+            moved = np.maximum(np.floor(beyond / self._share(self.threshold)) + 1, 0).astype(np.int64)
+        workers: NDArray[np.int64] = np.asarray(self.order)[(first[index] + moved) % self.workers]
+        return workers
 
     def _share(self, rows: float) -> float:
         """The part of a number of rows that one input partition may send."""
-        return max(rows / self.inputs, 1.0 if rows > 0 else 0.0)
+        return max(rows / self.inputs, 1.0) if rows > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -90,17 +92,17 @@ class Router:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
-        source = TaskContext.get().partitionId()  # type: ignore[union-attr]  # never None inside a task
+        source = _task("partitionId")
         started = time.perf_counter()
         tally = _Tally(seen=self.seen)
         number = 0
-        for chunk in _gathered(batches, CHUNK_ROWS):
+        for chunk in gathered(batches, CHUNK_ROWS):
             for worker, payload in self._route(chunk, tally):
-                yield _message(worker, "rows", source, number, payload)
+                yield message(worker, "rows", source, number, payload)
                 number += 1
         if tally.rows:
             report = tally.report(self, source) | {"seconds": time.perf_counter() - started}
-            yield _message(self.plan.order[0], "tally", source, number, json.dumps(report).encode())
+            yield message(self.plan.order[0], "tally", source, number, json.dumps(report).encode())
 
     def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
         checked = check_rows(chunk, self.time, self.attributes)
@@ -128,8 +130,8 @@ class Router:
         for worker in np.unique(workers).tolist():
             begin, end = np.searchsorted(workers, [worker, worker + 1])
             distinct, offsets = np.unique(panes[begin:end], return_index=True)
-            header = {"panes": distinct.tolist(), "offsets": [*offsets.tolist(), int(end - begin)]}
-            yield worker, _packed(sorted_rows.slice(begin, end - begin), header)
+            mine = sorted_rows.slice(begin, end - begin)
+            yield worker, pack(mine, distinct.tolist(), [*offsets.tolist(), int(end - begin)])
 
 
 class _Tally:
@@ -167,15 +169,18 @@ def unpack(payload: pa.Buffer) -> tuple[pa.Table, list[int], list[int]]:
     return table.replace_schema_metadata(None), header["panes"], header["offsets"]
 
 
-def _packed(rows: pa.RecordBatch, header: Mapping[str, object]) -> bytes:
-    rows = rows.replace_schema_metadata({"penstock": json.dumps(header)})
+def pack(rows: pa.Table | pa.RecordBatch, panes: Sequence[int], offsets: Sequence[int]) -> bytes:
+    """Rows as one Arrow message, with its panes and their offsets in the schema's metadata."""
+    header = json.dumps({"panes": panes, "offsets": offsets})
+    rows = rows.replace_schema_metadata({"penstock": header})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
+        writer.write(rows)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _message(worker: int, kind: str, source: int, number: int, payload: bytes) -> pa.RecordBatch:
+def message(worker: int, kind: str, source: int, number: int, payload: bytes) -> pa.RecordBatch:
+    """One row of :data:`MESSAGE_SCHEMA`."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([worker], pa.int32()),
@@ -188,7 +193,7 @@ def _message(worker: int, kind: str, source: int, number: int, payload: bytes) -
     )
 
 
-def _gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer, larger batches."""
     held: list[pa.RecordBatch] = []
     size = 0
@@ -216,6 +221,12 @@ def _rank(index: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
 def _set_aside(folder: str | None, prefix: str, source: int, batches: list[pa.RecordBatch]) -> str | None:
     if not batches or folder is None:
         return None
-    path = f"{folder}/{prefix}-{source}-{TaskContext.get().taskAttemptId()}.parquet"  # type: ignore[union-attr]
+    path = f"{folder}/{prefix}-{source}-{_task('taskAttemptId')}.parquet"
     pq.write_table(pa.Table.from_batches(batches), path)
     return path
+
+
+def _task(what: str) -> int:
+    """A number of the Spark task this runs in; 0 outside of one."""
+    task = TaskContext.get()
+    return 0 if task is None else int(getattr(task, what)())

@@ -50,7 +50,8 @@ class StacksStage:
         for window in self.windows:
             while pending and pending[0] <= window.last:
                 stacks = self._advanced(stacks, pending.pop(0), number)
-            stacks, result = stacks.window(window.first, window.last)
+            stacks = stacks.expire(window.first)
+            result = stacks.part(window.first, window.last)
             kept, values = self.parts.rowset.preference.answer(result.points, result.classes)
             ids.append(result.ids[kept])
             extras.append(values)
