@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
+
 from penstock import policies as shelf
 from penstock.core.capacity import Knob
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.policy import AnyPolicy
 from penstock.sim.load import Load
+from penstock.sim.operator import OperatorCosts, PartitionedOperator, triggers
 from penstock.sim.spark_like import SparkCosts, SparkLike
 from penstock.sim.virtual import VirtualPlant
+from penstock.traffic import zipf
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,15 @@ def _spark(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
     return SparkLike(load.arrivals, costs, int(p["executors"]), int(p["limit"]), seed, work)
 
 
+def _operator(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
+    keys = zipf(int(p["keys"]), p["zipf"], p["drift"] or None).draw(
+        load.arrivals, np.random.default_rng(seed)
+    )
+    stream = triggers([(load.arrivals, keys)], int(p["keys"]), int(p["slide"]), load.seconds, seed)
+    costs = OperatorCosts(ticks=p["cost"] * 2e9, queue=int(p["queue"]), spread=p["spread"])
+    return PartitionedOperator(stream, costs, int(p["workers"]), int(p["limit"]), seed=seed)
+
+
 PLANTS: dict[str, PlantKind] = {
     "spark": PlantKind(
         "micro-batches with an overhead, executors that arrive late",
@@ -62,6 +75,25 @@ PLANTS: dict[str, PlantKind] = {
             "Threshold": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
             "Static": {"executors": 8},
         },
+    ),
+    "operator": PlantKind(
+        "a partitioned-stateful operator: replicas, keys, CPU frequency, migration of state",
+        _operator,
+        period=1.0,
+        target=0.02,
+        parameters={
+            "cost": 0.004,
+            "spread": 0.3,
+            "keys": 500,
+            "zipf": 0.5,
+            "drift": 0,
+            "slide": 1,
+            "queue": 1000,
+            "workers": 1,
+            "limit": 12,
+        },
+        trace="walk:rate=1500",
+        policies={"Threshold": {"limits": (1, 12)}, "Static": {"workers": {"operator": 12}}},
     ),
 }
 
