@@ -56,7 +56,8 @@ def test_arrivals_are_in_order_and_within_their_time(process):
     times = process.sample(20.0, seed=3)
     assert times.size > 1000
     assert np.all(np.diff(times) >= 0.0)
-    assert 0.0 <= times[0] and times[-1] < 20.0
+    assert times[0] >= 0.0
+    assert times[-1] < 20.0
 
 
 def test_another_seed_is_another_stream():
@@ -86,7 +87,7 @@ def test_blocks_go_on_for_ever():
 
 
 def _counts(times, window, seconds):
-    n = int(round(seconds / window))
+    n = round(seconds / window)
     return np.bincount((times / window).astype(int), minlength=n)[:n]
 
 

@@ -28,7 +28,8 @@ def test_attributes_are_uniform_with_the_correlation_asked_for(dims, share, seed
     correlation = 0.0 if dims == 1 else share if share >= 0 else share / (dims - 1)
     rows = Attributes(dims, ((0.0, correlation),)).draw(np.zeros(N), np.random.default_rng(seed))
     assert rows.shape == (N, dims)
-    assert 0.0 <= rows.min() and rows.max() <= 1.0
+    assert rows.min() >= 0.0
+    assert rows.max() <= 1.0
     assert rows.mean(axis=0) == pytest.approx(0.5, abs=5 * np.sqrt(1 / 12 / N))
     assert rows.var(axis=0) == pytest.approx(1 / 12, rel=0.04)
     if dims > 1:

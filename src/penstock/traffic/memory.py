@@ -65,7 +65,7 @@ def fit_memory(correlation: Callable[[Floats], Floats]) -> LongMemory:
         table = decays ** lags[:, None] / correlation(lags)[:, None]
     heavy = 1e4  # the weights must add up to one: a variance of one is not negotiable
     system = np.vstack([table, heavy * np.ones(decays.size)])
-    weights, _ = nnls(system, np.concatenate([np.ones(lags.size), [heavy]]))
+    weights, _ = nnls(system, np.concatenate([np.ones(lags.size), [heavy]]), maxiter=10_000)
     kept = weights > 0.0
     return LongMemory(weights[kept] / weights.sum(), decays[kept])
 

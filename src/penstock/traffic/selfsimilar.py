@@ -26,6 +26,8 @@ from penstock.traffic.process import BLOCK, BlockProcess, State, Times, check_ra
 Floats = NDArray[np.float64]
 _HERMITE_TERMS = 40
 _QUADRATURE = 200_000
+#: Below this Hurst parameter, correlations of a thousandth and less are left out.
+_HARDLY_ANY = 0.501
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class SelfSimilar(BlockProcess):
 
     @cached_property
     def _memory(self) -> LongMemory:
-        if self.independent or self.hurst == 0.5:
+        if self.independent or self.hurst < _HARDLY_ANY:
             return WHITE
         return _memory_of(self.hurst, self.peak)
 
