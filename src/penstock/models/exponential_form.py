@@ -72,6 +72,21 @@ class ExponentialForm:
         third = self.moment(3) - 3.0 * self.mean * self.moment(2) + 2.0 * self.mean**3
         return third / (self.variance * sqrt(self.variance)) if self.variance > 0.0 else 0.0
 
+    def plus(self, other: "ExponentialForm") -> "ExponentialForm":
+        """The law of the sum of two independent values.
+
+        >>> unit = ExponentialForm(np.array([1.0]), np.array([[-1.0]]), np.array([1.0]))
+        >>> unit.plus(unit).mean
+        2.0
+        """
+        n, m = len(self.start), len(other.start)
+        generator = np.zeros((n + m, n + m))
+        generator[:n, :n], generator[n:, n:] = self.form_generator, other.form_generator
+        generator[:n, n:] = np.outer(self.pay, other.start)
+        start = np.concatenate([self.start, (1.0 - self.above_zero) * other.start])
+        pay = np.concatenate([(1.0 - other.above_zero) * self.pay, other.pay])
+        return ExponentialForm(start, generator, pay)
+
     def survival(self, x: ArrayLike) -> Matrix:
         """P(X > x) for each x."""
         points = np.atleast_1d(np.asarray(x, dtype=np.float64))

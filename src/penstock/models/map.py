@@ -201,6 +201,12 @@ class MAP:
             np.kron(self.D1, right) + np.kron(left, other.D1),
         )
 
+    def thinned(self, keep: float) -> MAP:
+        """Each arrival kept with this probability, independently: a filter, or one of several random routes."""
+        if not 0.0 < keep <= 1.0:
+            raise PenstockError(f"A stream is thinned to a share above 0 up to 1, not {keep}.")
+        return self if keep == 1.0 else MAP(self.D0 + (1.0 - keep) * self.D1, keep * self.D1)
+
     @property
     def cv(self) -> float:
         """Coefficient of variation of the inter-arrival times."""
