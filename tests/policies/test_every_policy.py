@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core import Change, Knob
 from penstock.forecast import LastValue
-from penstock.policies import Fuzzy, Mpc, RuleBased, Spl, Static, Threshold
+from penstock.policies import Fuzzy, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.testing import check_policy
 
@@ -26,6 +26,9 @@ POLICIES = [
     Mpc(stages=("panes", "windows"), budget=6),
     Mpc(knob=Knob.EXECUTORS, speed_knob=Knob.CPU_SHARE, speeds=CPU_LEVELS, forecaster=LastValue()),
     Mpc("latency", waiting="map", workers=(1, 6)),
+    Organic(),
+    Organic(warmup=1, samples=2, shrink=True, order="fission-first"),
+    PipelinedFission(),
 ]
 
 

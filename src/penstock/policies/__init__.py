@@ -2,9 +2,11 @@
 
 from penstock.policies.fuzzy import Fuzzy
 from penstock.policies.mpc import Mpc
+from penstock.policies.organic import Organic
+from penstock.policies.pipelined_fission import PipelinedFission
 from penstock.policies.rule_based import RuleBased
 from penstock.policies.spl import Spl
 from penstock.policies.static import Static
 from penstock.policies.threshold import Threshold
 
-__all__ = ["Fuzzy", "Mpc", "RuleBased", "Spl", "Static", "Threshold"]
+__all__ = ["Fuzzy", "Mpc", "Organic", "PipelinedFission", "RuleBased", "Spl", "Static", "Threshold"]
