@@ -1,0 +1,14 @@
+"""Spark sources that deliver generated and recorded streams: ``penstock-traffic`` and ``penstock-replay``."""
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.sources.replay import ReplaySource
+from penstock.spark.sources.traffic import TrafficSource
+
+__all__ = ["ReplaySource", "TrafficSource", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make both formats known to a session, for ``spark.readStream.format("penstock-traffic")`` and ``spark.read``."""
+    spark.dataSource.register(TrafficSource)
+    spark.dataSource.register(ReplaySource)
