@@ -12,9 +12,10 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.core.policy import AnyPolicy
 from penstock.sim.load import Load
 from penstock.sim.operator import OperatorCosts, PartitionedOperator, triggers
+from penstock.sim.query import PreferencePlant, QueryCosts, of_events
 from penstock.sim.spark_like import SparkCosts, SparkLike
 from penstock.sim.virtual import VirtualPlant
-from penstock.traffic import zipf
+from penstock.traffic import Attributes, zipf
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ def _operator(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
     return PartitionedOperator(stream, costs, int(p["workers"]), int(p["limit"]), seed=seed)
 
 
+def _preference(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
+    stream = of_events(load.arrivals, delay=p["delay"], attributes=Attributes(int(p["dims"])), seed=seed)
+    return PreferencePlant(
+        stream,
+        f"{p['window']:g} seconds",
+        f"{p['slide']:g} seconds",
+        QueryCosts(comparison=p["comparison"]),
+        pane_workers=int(p["pane_workers"]),
+        window_workers=int(p["window_workers"]),
+        limit=int(p["limit"]),
+    )
+
+
 PLANTS: dict[str, PlantKind] = {
     "spark": PlantKind(
         "micro-batches with an overhead, executors that arrive late",
@@ -82,7 +96,7 @@ PLANTS: dict[str, PlantKind] = {
         period=1.0,
         target=0.02,
         parameters={
-            "cost": 0.004,
+            "cost": 0.0025,
             "spread": 0.3,
             "keys": 500,
             "zipf": 0.5,
@@ -94,6 +108,27 @@ PLANTS: dict[str, PlantKind] = {
         },
         trace="walk:rate=1500",
         policies={"Threshold": {"limits": (1, 12)}, "Static": {"workers": {"operator": 12}}},
+    ),
+    "preference": PlantKind(
+        "a two-stage preference query with real tuples: pane workers and window workers",
+        _preference,
+        period=2.5,
+        target=3.0,
+        parameters={
+            "comparison": 350e-9,
+            "dims": 8,
+            "delay": 0.2,
+            "window": 1.0,
+            "slide": 0.2,
+            "pane_workers": 1,
+            "window_workers": 1,
+            "limit": 60,
+        },
+        trace="map2:rate=10000,dispersion=500",
+        policies={
+            "Threshold": {"limits": (1, 60)},
+            "Static": {"workers": {"panes": 4, "windows": 20}},
+        },
     ),
 }
 

@@ -1,0 +1,105 @@
+"""Streams of tuples with attributes, in the order in which they arrive or in the order in which they are released."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError
+from penstock.traffic import ArrivalProcess, Attributes
+from penstock.traffic.seeds import Seeds
+
+Floats = NDArray[np.float64]
+Points = NDArray[np.float32]
+
+#: Rows of attributes that are drawn together, from a generator of their own.
+_CHUNK = 16_384
+
+
+@dataclass(frozen=True, eq=False)
+class QueryStream:
+    """Arrival and event times in seconds, in order of arrival; the attributes are drawn when they are needed.
+
+    Attributes are drawn chunk by chunk from the seed, so that every run sees the same ones and none has to hold
+    them all.
+    """
+
+    arrival: Floats
+    event_time: Floats
+    attributes: Attributes = field(default_factory=lambda: Attributes(8))
+    seconds: float = 0.0
+    seed: int = 0
+    waiting: Floats | None = None  # when each row really arrived, where it was held back to be put in order
+
+    def __post_init__(self) -> None:
+        if len(self.arrival) != len(self.event_time) or not len(self.arrival):
+            raise PenstockError("A query stream needs at least one tuple, with arrival and event time.")
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+    def points(self, first: int, last: int) -> Points:
+        """Attributes of the rows ``first`` to ``last``."""
+        parts = []
+        for chunk in range(first // _CHUNK, (max(last - 1, first)) // _CHUNK + 1):
+            start = chunk * _CHUNK
+            drawn = _draw(self, chunk)
+            parts.append(drawn[max(0, first - start) : last - start])
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def in_order(self) -> "QueryStream":
+        """The stream as a K-slack buffer gives it on: by event time, each row once no earlier one is expected.
+
+        A row is released when the largest event time seen is K beyond its own, K the largest delay so far; rows that
+        come after their turn are dropped.
+        """
+        highest = np.maximum.accumulate(self.event_time)
+        slack = np.maximum.accumulate(highest - self.event_time)
+        punctuation = np.maximum.accumulate(highest - slack)
+        late = self.event_time < np.concatenate([[-np.inf], punctuation[:-1]])
+        kept = np.flatnonzero(~late)
+        order = kept[np.argsort(self.event_time[kept], kind="stable")]
+        index = np.searchsorted(punctuation, self.event_time[order], side="left")
+        end = self.arrival[-1]
+        release = np.where(
+            index < len(punctuation), self.arrival[np.minimum(index, len(punctuation) - 1)], end
+        )
+        release = np.maximum.accumulate(np.maximum(release, self.arrival[order]))
+        return QueryStream(
+            release, self.event_time[order], self.attributes, self.seconds, self.seed, self.arrival[order]
+        )
+
+
+@lru_cache(maxsize=8)
+def _draw(stream: QueryStream, chunk: int) -> Points:
+    rng = np.random.default_rng([stream.seed, chunk])
+    start = chunk * _CHUNK
+    times = stream.event_time[start : start + _CHUNK]
+    if stream.attributes.changes == ((0.0, 0.0),):
+        return rng.random((len(times), stream.attributes.dims), dtype=np.float32)
+    return stream.attributes.draw(times, rng).astype(np.float32)
+
+
+def query_stream(
+    process: ArrivalProcess,
+    seconds: float,
+    *,
+    delay: float = 0.2,
+    attributes: Attributes | None = None,
+    seed: int = 0,
+) -> QueryStream:
+    """Tuples of a process, each delayed uniformly on [0, 2 ``delay``), in order of the delayed times."""
+    return of_events(process.run(Seeds(seed)).until(seconds), delay=delay, attributes=attributes, seed=seed)
+
+
+def of_events(
+    events: Floats, *, delay: float = 0.0, attributes: Attributes | None = None, seed: int = 0
+) -> QueryStream:
+    """The same for given event times."""
+    if not len(events):
+        raise PenstockError("Nothing arrives in this stream; give a longer time or a higher rate.")
+    rng = np.random.default_rng([seed, 1])
+    due = events + (rng.uniform(0.0, 2.0 * delay, len(events)) if delay else 0.0)
+    order = np.argsort(due, kind="stable") if delay else np.arange(len(events))
+    return QueryStream(due[order], events[order], attributes or Attributes(8), float(events[-1]), seed)
