@@ -4,7 +4,24 @@ The public names load on first use, so that ``import penstock`` stays cheap and 
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers and editors see; each name here is one of _PUBLIC
+    from penstock.core.errors import PenstockError as PenstockError
+    from penstock.disorder import AdaptiveSlack as AdaptiveSlack
+    from penstock.disorder import FixedDelay as FixedDelay
+    from penstock.disorder import InOrder as InOrder
+    from penstock.disorder import KSlack as KSlack
+    from penstock.preference.builders import diff as diff
+    from penstock.preference.builders import k_dominant_of as k_dominant_of
+    from penstock.preference.builders import maximize as maximize
+    from penstock.preference.builders import minimize as minimize
+    from penstock.preference.builders import skyline_of as skyline_of
+    from penstock.preference.builders import top_delta as top_delta
+    from penstock.preference.builders import top_k as top_k
+    from penstock.preference.preference import Preference as Preference
+    from penstock.spark.attach import attach as attach
+    from penstock.spark.query.preference_query import PreferenceQuery as PreferenceQuery
 
 __version__ = "0.1.0"
 
@@ -16,6 +33,7 @@ _PUBLIC = {
     "FixedDelay": "penstock.disorder",
     "InOrder": "penstock.disorder",
     "PenstockError": "penstock.core.errors",
+    "attach": "penstock.spark.attach",
     "minimize": "penstock.preference.builders",
     "maximize": "penstock.preference.builders",
     "diff": "penstock.preference.builders",

@@ -89,8 +89,8 @@ class LocalCluster:
             "spark.storage.decommission.enabled": "true",
             "spark.storage.decommission.rddBlocks.enabled": "true",
             "spark.storage.decommission.shuffleBlocks.enabled": "true",
-            # Local disks and loopback only: looking for idle peers for minutes would only delay the end.
-            "spark.executor.decommission.killInterval": "20s",
+            # An executor looks for blocks to hand over every half minute and ends only after such a look.
+            "spark.storage.decommission.replicationReattemptInterval": "1s",
             # The JVM of a small executor: one core's worth of collector and compiler threads.
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k",
         }

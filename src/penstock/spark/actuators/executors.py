@@ -47,8 +47,11 @@ class Executors:
     patience
         Seconds after which executors that did not arrive are given up; the request is then taken back.
     grace
-        Seconds a busy executor may take to finish its tasks before it is removed all the same. Only where
-        ``spark.decommission.enabled`` is off: a decommissioned executor ends by itself when it is done.
+        Seconds a busy executor may take to finish its tasks before it is removed all the same (its tasks then run
+        again elsewhere).
+    handover
+        Seconds that a decommissioned executor (``spark.decommission.enabled``) has to hand over its blocks before it is
+        removed at its first idle moment.
     retry_after
         Seconds for which no more is asked for than was there when executors had been given up.
     warm
@@ -61,6 +64,7 @@ class Executors:
         *,
         patience: float = 60.0,
         grace: float = 20.0,
+        handover: float = 4.0,
         retry_after: float = 300.0,
         warm: Sequence[str] = ("pyarrow",),
     ) -> None:
@@ -69,7 +73,8 @@ class Executors:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._backend: Any = self._context.schedulerBackend()
         self._jvm: Any = spark.sparkContext._jvm
-        self._patience, self._grace, self._retry_after = patience, grace, retry_after
+        self._patience, self._retry_after = patience, retry_after
+        self._grace, self._handover = grace, handover
         self._decommission = spark.conf.get("spark.decommission.enabled", "false") == "true"
         self._warmth = _Warmth(spark, tuple(warm))
         self._leaving: dict[str, float] = {}
@@ -169,11 +174,16 @@ class Executors:
             self._backend.decommissionExecutor(id_, info, False, False)
 
     def _let_go(self, now: float) -> None:
-        """Remove leaving executors that became idle, or that used up their grace."""
+        """Remove leaving executors that became idle, or that used up their grace.
+
+        Until a leaving executor is gone the cluster manager counts it, and no other comes in its place. A
+        decommissioned one first has time to hand over its blocks; Spark itself would keep it for half a minute
+        after that, however idle.
+        """
         for id_, since in list(self._leaving.items()):
             if not self._backend.getExecutorIds().contains(id_):
                 del self._leaving[id_]
-            elif not self._decommission:
+            elif not self._decommission or now - since > self._handover:
                 self._backend.killExecutors(self._seq([id_]), False, False, now - since > self._grace)
 
     def _seq(self, values: list[str]) -> Any:

@@ -17,8 +17,9 @@ Task time is known per period, not per batch, so both coefficients come from a r
 
     busy = per_batch * batches + service * rows        (both >= 0)
 
-Periods are kept by the size of their batches, the latest few of each size, so that a long quiet time does not make
-the meter forget what a busy one has taught.
+Errors count in relation to the busy time, so that small batches matter as much as large ones. Periods are kept by the
+size of their batches, the latest few of each size, so that a long quiet time does not make the meter forget what a
+busy one has taught.
 """
 
 from collections import deque
@@ -69,6 +70,7 @@ class _Sample:
     rows: float
     batches: int
     outside: float  # duration of the batches minus busy / slots
+    time: float = 0.0
 
 
 class WorkMeter:
@@ -78,8 +80,8 @@ class WorkMeter:
     at least ``least`` batches are in it.
     """
 
-    def __init__(self, per_size: int = 6, least: int = 2) -> None:
-        self._per_size, self._least = per_size, least
+    def __init__(self, per_size: int = 6, least: int = 2, memory: float = 900.0) -> None:
+        self._per_size, self._least, self._memory = per_size, least, memory
         self._sizes: dict[int, deque[_Sample]] = {}
         self._open = _Sample(0.0, 0.0, 0, 0.0)
         self._work = Work()
@@ -87,6 +89,7 @@ class WorkMeter:
     def add(self, busy: float, batches: Sequence[Batch], slots: float) -> Work:
         """Take what happened since the last call; returns the present estimate."""
         filled = [b for b in batches if b.rows > 0]
+        now = max((b.end for b in filled), default=self._open.time)
         rows = sum(b.rows for b in filled)
         before = self._open
         self._open = _Sample(
@@ -94,13 +97,19 @@ class WorkMeter:
             before.rows + rows,
             before.batches + len(filled),
             before.outside + sum(b.duration for b in filled) - busy / max(slots, 1e-9),
+            now,
         )
         if self._open.batches >= self._least:
             size = round(2 * log2(self._open.rows / self._open.batches))
             self._sizes.setdefault(size, deque(maxlen=self._per_size)).append(self._open)
             self._open = _Sample(0.0, 0.0, 0, 0.0)
-            self._work = _fit([s for kept in self._sizes.values() for s in kept])
+            kept = [s for sizes in self._sizes.values() for s in sizes if s.time > now - self._memory]
+            self._work = _fit(kept)
         return self._work
+
+    def skip(self) -> None:
+        """Leave out what was added and not used yet: it was measured while something was still starting."""
+        self._open = _Sample(0.0, 0.0, 0, 0.0)
 
     def forget(self) -> None:
         """Begin anew: what was measured before no longer holds, for example after the CPU quota changed."""
@@ -109,19 +118,17 @@ class WorkMeter:
 
 
 def _fit(samples: list[_Sample]) -> Work:
-    busy = np.array([s.busy for s in samples])
+    busy = np.maximum([s.busy for s in samples], 1e-6)
     batches = np.array([float(s.batches) for s in samples])
     rows = np.array([s.rows for s in samples])
-    fixed = max(0.0, sum(s.outside for s in samples) / batches.sum())
+    fixed = max(0.0, float(np.median([s.outside / s.batches for s in samples])))
     # Batches of one size cannot tell the two coefficients apart: a faint belief that each has half settles it.
-    belief = np.array([busy.sum() / batches.sum() / 2, busy.sum() / rows.sum() / 2])
-    faint = 0.05 * np.array([np.sqrt((batches**2).sum()), np.sqrt((rows**2).sum())])
-    columns = np.vstack([np.column_stack([batches, rows]), np.diag(faint)])
-    values = np.concatenate([busy, faint * belief])
+    belief = np.array([np.median(busy / batches) / 2, np.median(busy / rows) / 2])
+    columns = np.vstack([np.column_stack([batches, rows]) / busy[:, None], np.diag(0.1 / belief)])
+    values = np.concatenate([np.ones(len(samples)), [0.1, 0.1]])
     per_batch, service = np.linalg.lstsq(columns, values, rcond=None)[0]
     if per_batch < 0:
-        per_batch, service = 0.0, busy.sum() / rows.sum()
-    elif service <= 0:
-        service = 0.1 * busy.sum() / rows.sum()  # rows cost something, even where it cannot be seen
-        per_batch = 0.9 * busy.sum() / batches.sum()
-    return Work(float(service), float(per_batch), float(fixed))
+        per_batch, service = 0.0, 2 * belief[1]
+    elif service <= 0:  # rows cost something, even where it cannot be seen
+        per_batch, service = 1.8 * belief[0], 0.2 * belief[1]
+    return Work(float(service), float(per_batch), fixed)

@@ -31,6 +31,10 @@ class _Memory:
     before: Batch | None = None
     rate: float = nan
     work: Work = field(default_factory=Work)
+    cold: int = (
+        2  # batches still to be left out of the estimates: executors, or the query itself, just started
+    )
+    restarts: int = 0
 
 
 class QueryPlant:
@@ -168,7 +172,7 @@ class QueryPlant:
         busy: dict[str, float],
     ) -> StageObservation:
         memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
-        memory.work = memory.meter.add(used, batches, slots)
+        memory.work = self._measure(query, memory, batches, capacity, used, slots)
         memory.rate = self._rate(query, memory, batches, now)
         memory.history.extend(batches)
         memory.before = batches[-1] if batches else memory.before
@@ -202,6 +206,24 @@ class QueryPlant:
                 "state_size": last.state_bytes if last is not None else nan,
             },
         )
+
+    def _measure(
+        self,
+        query: QueryWatch,
+        memory: _Memory,
+        batches: list[Batch],
+        capacity: Capacity,
+        used: float,
+        slots: float,
+    ) -> Work:
+        """Estimates take no part of a time in which executors were still starting."""
+        if capacity.arriving or capacity.observed == 0 or query.restarts > memory.restarts:
+            memory.cold, memory.restarts = 2, query.restarts
+        if memory.cold:
+            memory.cold = max(0, memory.cold - len(batches)) if not capacity.arriving else 2
+            memory.meter.skip()
+            return memory.work
+        return memory.meter.add(used, batches, slots)
 
     def _rate(self, query: QueryWatch, memory: _Memory, batches: list[Batch], now: float) -> float:
         if batches:
