@@ -1,0 +1,100 @@
+"""Run what one task has to run: the operators of a pipeline and those that ride with it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError
+from penstock.dataflow.calls import DeadRows
+from penstock.dataflow.invoke import Result, invoke
+from penstock.dataflow.keys import hash_keys
+from penstock.dataflow.rows import Chunk
+from penstock.dataflow.wiring import Local, Send, Wiring, Write
+
+
+class Store(Protocol):
+    """Where the states of operators are."""
+
+    def layers(self, operator: str) -> Sequence[pa.Table]:
+        """The layers of an operator that hold the groups of this task."""
+
+    def clock(self, operator: str) -> int | None:
+        """The newest event time of the batches before."""
+
+    def save(self, operator: str, layer: pa.Table) -> None:
+        """Keep what changed."""
+
+
+@dataclass
+class Figures:
+    """What one operator did in one task."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu: float = 0.0
+    waiting: int = 0
+    clock: int | None = None
+
+    def add(self, result: Result) -> None:
+        """Count one call of the runtime."""
+        self.rows_in += result.rows_in
+        self.rows_out += result.rows_out
+        self.cpu += result.cpu
+        self.waiting += result.waiting
+        if result.clock is not None:
+            self.clock = max(result.clock, self.clock if self.clock is not None else result.clock)
+
+
+@dataclass
+class Executor:
+    """Takes tuples for operators of one task and hands on what they give out."""
+
+    wiring: Wiring
+    store: Store
+    send: Callable[[Send, Chunk], None]
+    write: Callable[[str, Chunk], None]
+    #: Whether a hash belongs to this task; None where one task has all keys.
+    owns: Callable[[NDArray[Any]], bool] | None = None
+    figures: dict[str, Figures] = field(default_factory=dict)
+    dead: list[DeadRows] = field(default_factory=list)
+
+    def run(self, operator: str, arrived: Mapping[str, Chunk]) -> None:
+        """Call one operator and everything after it in this task."""
+        task = self.wiring.tasks[operator]
+        kind = task.spec.kind
+        layers = () if kind == "stateless" else self.store.layers(operator)
+        result = invoke(task, arrived, layers, None if kind == "stateless" else self.store.clock(operator))
+        if result.layer is not None:
+            self.store.save(operator, result.layer)
+        self.figures.setdefault(operator, Figures()).add(result)
+        self.dead += result.dead
+        for port, chunk in result.outputs.items():
+            self.hand_on(operator, port, chunk)
+
+    def hand_on(self, operator: str, port: str, chunk: Chunk) -> None:
+        """Give the rows of an output port to all who take them."""
+        for target in self.wiring.targets[operator, port]:
+            if not chunk.rows:
+                continue
+            if isinstance(target, Write):
+                self.write(target.sink, chunk)
+            elif isinstance(target, Send):
+                self.send(target, chunk)
+            else:
+                self.run(target.operator, {target.port: self._checked(operator, target, chunk)})
+
+    def _checked(self, operator: str, target: Local, chunk: Chunk) -> Chunk:
+        """Rows for a keyed operator of the same region must still be this task's own."""
+        task = self.wiring.tasks[target.operator]
+        if task.spec.kind != "partitioned":
+            return chunk
+        hashes = hash_keys(chunk.table, task.region_keys) if chunk.hashes is None else chunk.hashes
+        if self.owns is not None and not self.owns(hashes):
+            keys = ", ".join(task.region_keys)
+            raise PenstockError(
+                f"Operator '{operator}' changes the key ({keys}) that '{target.operator}' goes by; say so with changes=[...]."
+            )
+        return Chunk(chunk.table, chunk.positions, hashes)

@@ -1,0 +1,175 @@
+"""Run one operator on the tuples that came for it: find keys, load states, hold back, call, save.
+
+The same code serves every runtime; layers come from files on Spark and from memory in the reference run.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.dataflow.calls import DeadRows, call
+from penstock.dataflow.holding import deliver
+from penstock.dataflow.keys import Hashes, hash_keys, missing_keys, within
+from penstock.dataflow.layers import TIME
+from penstock.dataflow.operators import Context, Operator, Spec
+from penstock.dataflow.output import Output
+from penstock.dataflow.rows import Chunk, Rows
+from penstock.dataflow.slots import Assigned, assign
+from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operator in its place, ready to be called."""
+
+    operator: Operator
+    context: Context
+    #: Keys of the region: the groups, and with them the top bits of all hashes, go by these.
+    region_keys: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> Spec:
+        """The operator's declared properties."""
+        return self.operator.spec
+
+
+@dataclass
+class Result:
+    """What became of one call of the runtime."""
+
+    outputs: dict[str, Chunk] = field(default_factory=dict)
+    layer: pa.Table | None = None
+    dead: list[DeadRows] = field(default_factory=list)
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu: float = 0.0
+    waiting: int = 0
+    #: The newest event time seen, in microseconds, for operators with a time to live.
+    clock: int | None = None
+
+
+def invoke(
+    task: Task, arrived: Mapping[str, Chunk], layers: Sequence[pa.Table] = (), clock: int | None = None
+) -> Result:
+    """Process the tuples that arrived on the ports; ``clock`` is the newest event time of the batches before."""
+    started = time.thread_time()
+    result = Result(rows_in=sum(c.rows for c in arrived.values()))
+    ports = {p: _usable(task, arrived[p], result) for p in task.spec.inputs if p in arrived}
+    output = Output(task.context.name, task.context.outputs)
+    if task.spec.kind == "stateless":
+        rows = {
+            p: Rows(c.table, c.positions, np.zeros(c.rows, dtype=np.int64), 1)
+            for p, c in _all_ports(task, ports).items()
+        }
+        result.dead += call(task, rows, None, output)
+    elif any(c.rows for c in ports.values()):
+        _keyed(task, _all_ports(task, ports), layers, clock, output, result)
+    result.outputs = output.close()
+    result.rows_out = sum(c.rows for c in result.outputs.values())
+    result.cpu = time.thread_time() - started
+    return result
+
+
+def _keyed(
+    task: Task,
+    ports: Mapping[str, Chunk],
+    layers: Sequence[pa.Table],
+    clock: int | None,
+    output: Output,
+    result: Result,
+) -> None:
+    spec = task.spec
+    keys = pa.concat_tables([_key_columns(task, c.table) for c in ports.values()])
+    assigned = assign(keys, np.concatenate([_hashes(task, c) for c in ports.values()]), layers)
+    oldest = None if spec.ttl is None or clock is None else clock - int(spec.ttl.seconds * 1e6)
+    named = keys.take(pa.array(assigned.first)).rename_columns(list(spec.keys)) if spec.keys else keys
+    state = load(spec, named, assigned, layers, oldest)
+    times = _times(spec, ports, assigned, layers, state, result)
+    slots = np.split(assigned.slots, np.cumsum([c.rows for c in ports.values()])[:-1])
+    rows = {
+        p: Rows(c.table, c.positions, s, len(state)) for (p, c), s in zip(ports.items(), slots, strict=True)
+    }
+    held: dict[str, pa.Array] = {}
+    firings = None
+    if not spec.need.immediate:
+        delivery = deliver(task.context.name, spec, rows, assigned, layers, ~state.new)
+        rows, held, firings, result.waiting = delivery.rows, delivery.held, delivery.firings, delivery.waiting
+    result.dead += call(task, rows, state, output, firings)
+    if held:
+        keep_waiting(spec, state, held)
+    result.layer = layer_of(state_schema(spec, task.context.inputs), spec, state, assigned, times, held)
+
+
+def _all_ports(task: Task, ports: Mapping[str, Chunk]) -> dict[str, Chunk]:
+    """The ports with empty chunks for those that got nothing."""
+    like = next(iter(ports.values())).positions
+    empty = np.zeros((0, *like.shape[1:]), dtype=np.int64)
+    return {p: ports.get(p) or Chunk(task.context.inputs[p].empty_table(), empty) for p in task.spec.inputs}
+
+
+def _usable(task: Task, chunk: Chunk, result: Result) -> Chunk:
+    """The tuples that have a key; the others are put aside."""
+    needed = [*task.spec.keys, *([task.spec.ttl.column] if task.spec.ttl else [])]
+    bad = missing_keys(chunk.table, needed)
+    if bad is None:
+        return chunk
+    names = ", ".join(needed)
+    result.dead.append(
+        DeadRows(task.context.name, chunk.table.filter(pa.array(bad)), f"no value in one of {names}")
+    )
+    return chunk.take(np.flatnonzero(~bad))
+
+
+def _key_columns(task: Task, table: pa.Table) -> pa.Table:
+    first = next(iter(task.context.inputs.values()))
+    fields = [pa.field("key_" + k, first.field(k).type) for k in task.spec.keys]
+    if not fields:
+        return pa.table({})
+    return (
+        table.select(list(task.spec.keys))
+        .cast(pa.schema([first.field(k) for k in task.spec.keys]))
+        .rename_columns([f.name for f in fields])
+    )
+
+
+def _hashes(task: Task, chunk: Chunk) -> Hashes:
+    if task.spec.kind == "stateful":
+        return np.zeros(chunk.rows, dtype=np.uint64)
+    region = hash_keys(chunk.table, task.region_keys) if chunk.hashes is None else chunk.hashes
+    if task.spec.keys == task.region_keys:
+        return region
+    return within(region, hash_keys(chunk.table, task.spec.keys))
+
+
+def _times(
+    spec: Spec,
+    ports: Mapping[str, Chunk],
+    assigned: Assigned,
+    layers: Sequence[pa.Table],
+    state: KeyedState,
+    result: Result,
+) -> NDArray[np.int64] | None:
+    """The newest event time of each key, in microseconds."""
+    if spec.ttl is None:
+        return None
+    stamps = np.concatenate([event_times(c.table.column(spec.ttl.column)) for c in ports.values()])
+    known = gathered(TIME, pa.int64(), assigned, layers, ~state.new).fill_null(int(stamps.min()))
+    newest: NDArray[np.int64] = known.to_numpy(zero_copy_only=False).copy()
+    np.maximum.at(newest, assigned.slots, stamps)
+    result.clock = int(stamps.max())
+    return newest
+
+
+def event_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """A column of timestamps, or of seconds, in microseconds."""
+    if pa.types.is_timestamp(column.type):
+        return np.asarray(
+            column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy()
+        )
+    seconds = np.asarray(column.cast(pa.float64()).to_numpy())
+    micros: NDArray[np.int64] = np.rint(seconds * 1e6).astype(np.int64)
+    return micros

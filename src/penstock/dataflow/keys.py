@@ -1,0 +1,128 @@
+"""Keys to hashes, hashes to key groups.
+
+A key's 64-bit hash is its identity in state files and decides its group: the group is a rising function of the top 16
+bits, so rows sorted by hash are sorted by group. Two keys with one hash are told apart (see ``slots.py``); the second
+gets another hash of the same group.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.core.jit import jit
+
+Hashes = NDArray[np.uint64]
+
+DEFAULT_GROUPS = 256
+_TOP = np.uint64(0xFFFF_0000_0000_0000)
+_LOW = np.uint64(0x0000_FFFF_FFFF_FFFF)
+
+
+def hash_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> Hashes:
+    """One hash a row, of the values of the key columns; nulls must have been taken out before."""
+    combined: Hashes | None = None
+    for name in columns:
+        one = _hash_column(table.column(name))
+        combined = one if combined is None else _combine(combined, one)
+    return np.zeros(table.num_rows, dtype=np.uint64) if combined is None else combined
+
+
+def group_of(hashes: Hashes, groups: int) -> NDArray[np.int64]:
+    """The key group of each hash: ``floor(top16(h) * groups / 2^16)``.
+
+    >>> group_of(np.array([0, 2**64 - 1], dtype=np.uint64), 256).tolist()
+    [0, 255]
+    """
+    return (((hashes >> np.uint64(48)) * np.uint64(groups)) >> np.uint64(16)).astype(np.int64)
+
+
+def within(region: Hashes, own: Hashes) -> Hashes:
+    """Hashes of longer keys that stay in the group of the region's key: its top bits, the others' low bits."""
+    return (region & _TOP) | (own & _LOW)
+
+
+def rehash(hashes: Hashes) -> Hashes:
+    """Another hash of the same group, for a key whose hash another key has."""
+    return within(hashes, _mix(hashes + np.uint64(0x9E3779B97F4A7C15)))
+
+
+def missing_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> NDArray[np.bool_] | None:
+    """Rows that have no usable key (null, or not a number); None if all have."""
+    bad: NDArray[np.bool_] | None = None
+    for name in columns:
+        column = table.column(name)
+        if column.null_count:
+            mask = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
+        elif pa.types.is_floating(column.type):
+            mask = np.isnan(
+                column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+            )
+        else:
+            continue
+        if mask.any():
+            bad = mask if bad is None else bad | mask
+    return bad
+
+
+def _hash_column(column: Any) -> Hashes:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # pyarrow may keep several chunks of text
+        array = pa.concat_arrays(array.chunks)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        hashed: Hashes = _hash_column(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
+        return hashed
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _hash_bytes(*_text(array, np.int32))
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return _hash_bytes(*_text(array, np.int64))
+    if pa.types.is_floating(kind):
+        values = array.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # minus zero is zero
+        return _mix(values.view(np.uint64))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _mix(array.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64))
+    if pa.types.is_temporal(kind):
+        wide = array.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
+        return _hash_column(wide)
+    return _hash_column(array.cast(pa.string()))
+
+
+def _text(array: pa.Array, width: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    _, offsets, data = array.buffers()
+    if len(array) == 0 or offsets is None:
+        return np.zeros(1, dtype=width), np.zeros(0, dtype=np.uint8)
+    bounds = np.frombuffer(offsets, dtype=width)[array.offset : array.offset + len(array) + 1]
+    return bounds, np.zeros(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
+
+
+def _mix(values: Hashes) -> Hashes:
+    """The finaliser of SplitMix64: every input bit moves every output bit."""
+    with np.errstate(over="ignore"):
+        x = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Hashes = x ^ (x >> np.uint64(31))
+    return mixed
+
+
+def _combine(left: Hashes, right: Hashes) -> Hashes:
+    with np.errstate(over="ignore"):
+        return _mix(left * np.uint64(0x9E3779B97F4A7C15) + right)
+
+
+@jit
+def _hash_bytes(offsets: NDArray[Any], data: NDArray[np.uint8]) -> Hashes:
+    """FNV-1a over the bytes of each text, finished like :func:`_mix`."""
+    rows = len(offsets) - 1
+    out = np.empty(rows, dtype=np.uint64)
+    for row in range(rows):
+        h = np.uint64(0xCBF29CE484222325)
+        for at in range(offsets[row], offsets[row + 1]):
+            h = (h ^ np.uint64(data[at])) * np.uint64(0x100000001B3)
+        h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        out[row] = h ^ (h >> np.uint64(31))
+    return out

@@ -1,0 +1,121 @@
+"""From a plan to the steps of a micro-batch: which pipelines run in which tasks, and what waits for the next batch.
+
+A *pipeline* is a run of operators of one region that one task executes. Pipelines stand in *segments*: segment s
+works on batch k - s while segment 0 works on batch k, so segments overlap. Within a segment pipelines stand on
+*levels*, which are Spark stages one after another; tuples move between levels by a shuffle and between segments
+through durable files. Stateless regions *ride*: they run in the tasks that produce their tuples.
+"""
+
+from dataclasses import dataclass
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.plan import Plan
+from penstock.dataflow.regions import Region, Regions
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Operators that run in one task, for each replica."""
+
+    number: int
+    region: str
+    index: int
+    operators: tuple[str, ...]
+    keys: tuple[str, ...]
+    replicas: int
+    segment: int
+    level: int
+    rides: bool
+
+    @property
+    def name(self) -> str:
+        """The region with the pipeline's place in it."""
+        return f"{self.region}/{self.index}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All pipelines, and the workers of each (segment, level)."""
+
+    pipelines: tuple[Pipeline, ...]
+
+    def of(self, operator: str) -> Pipeline:
+        """The pipeline that has an operator."""
+        return next(p for p in self.pipelines if operator in p.operators)
+
+    @property
+    def segments(self) -> int:
+        """How many batches are in work at once."""
+        return 1 + max((p.segment for p in self.pipelines), default=0)
+
+    def levels(self, segment: int) -> int:
+        """How many stages a segment has after its input."""
+        return max((p.level for p in self.pipelines if p.segment == segment and not p.rides), default=0)
+
+    def at(self, segment: int, level: int) -> list[Pipeline]:
+        """The pipelines with tasks of their own at a level."""
+        return [p for p in self.pipelines if p.segment == segment and p.level == level and not p.rides]
+
+    def workers(self, segment: int, level: int) -> int:
+        """Tasks at a level."""
+        return sum(p.replicas for p in self.at(segment, level))
+
+    def worker(self, pipeline: Pipeline, replica: int) -> int:
+        """The number of the task that is a pipeline's replica at its level."""
+        first = 0
+        for other in self.at(pipeline.segment, pipeline.level):
+            if other.number == pipeline.number:
+                return first + replica
+            first += other.replicas
+        raise AssertionError(f"{pipeline.name} rides and has no task")
+
+    def hosted(self, segment: int, level: int, worker: int) -> tuple[Pipeline, int]:
+        """The pipeline and replica that a task is."""
+        for pipeline in self.at(segment, level):
+            if worker < pipeline.replicas:
+                return pipeline, worker
+            worker -= pipeline.replicas
+        raise AssertionError("no such worker")
+
+
+def make_layout(graph: Graph, regions: Regions, plan: Plan) -> Layout:
+    """Lay a flow out by a plan."""
+    made: list[Pipeline] = []
+    home: dict[str, Pipeline] = {}
+    for region in regions:
+        for index, operators in enumerate(_cut(region, plan.regions[region.name].pipelines)):
+            pipeline = _place(graph, plan, region, index, operators, home, len(made))
+            made.append(pipeline)
+            home |= dict.fromkeys(operators, pipeline)
+    return Layout(tuple(made))
+
+
+def _cut(region: Region, starts: tuple[int, ...]) -> list[tuple[str, ...]]:
+    ends = [*starts[1:], len(region.operators)]
+    return [region.operators[a:b] for a, b in zip(starts, ends, strict=True)]
+
+
+def _place(
+    graph: Graph,
+    plan: Plan,
+    region: Region,
+    index: int,
+    operators: tuple[str, ...],
+    home: dict[str, Pipeline],
+    number: int,
+) -> Pipeline:
+    settings = plan.regions[region.name]
+    feeders = graph.feeders(operators[0])
+    before = [home[f] for f in feeders if f in home]
+    splits = index > 0 or settings.overlap
+    segment = max((p.segment for p in before), default=0) + (1 if splits else 0)
+    same = [p for p in before if p.segment == segment]
+    # A rider needs all its tuples to come from tasks of one batch; a source's tasks are level 0 of segment 0.
+    rides = region.kind == "stateless" and not splits and all(_reaches(f, home, segment) for f in feeders)
+    level = max((p.level for p in same), default=0) + (0 if rides else 1)
+    replicas = settings.replicas if region.scales else 1
+    return Pipeline(number, region.name, index, operators, region.keys, replicas, segment, level, rides)
+
+
+def _reaches(feeder: str, home: dict[str, Pipeline], segment: int) -> bool:
+    return home[feeder].segment == segment if feeder in home else segment == 0

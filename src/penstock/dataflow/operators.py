@@ -1,0 +1,281 @@
+"""What an operator is: state kind, ports, schemas, scheduling need, and the three methods (Joker 3.1).
+
+Two grains with the same meaning:
+
+- ``grain="key"``: :meth:`Operator.invoke` gets the tuples and the state of one key. Simple, one Python call a key.
+- ``grain="table"``: it gets a table with the tuples of many keys and their states as columns. Fast.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from penstock.core.errors import PenstockError
+from penstock.dataflow.needs import Need
+from penstock.dataflow.schemas import SchemaLike, default_of, schema_of
+
+Kind = Literal["stateless", "stateful", "partitioned"]
+Grain = Literal["key", "table"]
+#: The schema of an output port: given, or made from the schemas of the input ports, or None for "as the first input".
+OutputSchema: TypeAlias = Any
+
+#: Hidden columns begin so; user columns may not.
+HIDDEN = "__"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an operator is told once before its first call in a process."""
+
+    name: str
+    inputs: Mapping[str, pa.Schema]
+    outputs: Mapping[str, pa.Schema]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ttl:
+    """Forget a key whose newest tuple, by an event time column, is this many seconds behind the newest of all."""
+
+    column: str
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise PenstockError(
+                f"A time to live of {self.seconds} seconds keeps nothing; give a positive number."
+            )
+
+
+@dataclass(frozen=True)
+class StateColumn:
+    """One typed column of a keyed state."""
+
+    name: str
+    type: pa.DataType
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The declared properties of an operator: all that the runtime goes by."""
+
+    kind: Kind = "stateless"
+    keys: tuple[str, ...] = ()
+    inputs: Mapping[str, pa.Schema | None] = field(default_factory=lambda: {"in": None})
+    outputs: Mapping[str, OutputSchema] = field(default_factory=lambda: {"out": None})
+    #: Typed columns (needed for grain "table"), or None: the state of a key is a free dictionary.
+    state: tuple[StateColumn, ...] | None = None
+    need: Need = field(default_factory=Need)
+    grain: Grain = "table"
+    ttl: Ttl | None = None
+    #: Columns that the operator passes on under the same name but with other values.
+    changes: tuple[str, ...] = ()
+    on_error: Literal["fail", "dead-letter"] = "fail"
+
+    def __post_init__(self) -> None:
+        problem = _problem(self)
+        if problem:
+            raise PenstockError(problem)
+
+
+def _problem(spec: Spec) -> str | None:
+    if spec.kind == "partitioned" and not spec.keys:
+        return "A partitioned operator needs key columns; give keys=[...]."
+    if spec.kind != "partitioned" and spec.keys:
+        return f"A {spec.kind} operator has no key columns; leave out keys or stateful."
+    if not spec.inputs:
+        return "An operator needs at least one input port; data enters a flow by flow.source()."
+    if spec.grain not in ("key", "table"):
+        return f"The grain of an operator is 'key' or 'table', not {spec.grain!r}."
+    if spec.on_error not in ("fail", "dead-letter"):
+        return f"on_error is 'fail' or 'dead-letter', not {spec.on_error!r}."
+    if spec.kind == "stateless" and spec.state is not None:
+        return "A stateless operator has no state columns; give keys=[...] or stateful=True."
+    if spec.kind == "stateless" and not spec.need.immediate:
+        return "An operator that waits for tuples keeps them as state; give keys=[...] or stateful=True."
+    if spec.kind != "stateless" and spec.grain == "table" and spec.state is None:
+        return (
+            "An operator of grain 'table' needs typed state columns; give state={name: type} or grain='key'."
+        )
+    strange = set(spec.need.counts or {}) - set(spec.inputs)
+    if strange:
+        return f"The need names the port '{min(strange)}' but the ports are {', '.join(spec.inputs)}."
+    if spec.need.mode == "all" and set(spec.need.counts or {}) != set(spec.inputs):
+        return f"A need for all ports must name each of {', '.join(spec.inputs)}."
+    return None
+
+
+class Operator:
+    """Base of all operators: subclass it, or decorate a function with :func:`operator`."""
+
+    spec: Spec = Spec()
+
+    def initialize(self, context: Context) -> None:
+        """Called once in each process before the first call; build what cannot be sent between processes here."""
+
+    def invoke(self, inputs: Any, state: Any, output: Any) -> None:
+        """Process tuples: read ``inputs``, read and change ``state``, give rows to ``output``."""
+        raise NotImplementedError
+
+    def shutdown(self) -> None:
+        """Called when the process will not use the operator any more."""
+
+    @property
+    def label(self) -> str:
+        """The name the operator gets in a flow unless another is given."""
+        return type(self).__name__
+
+    def composed(self, **given: Any) -> "Operator":
+        """The same operator with properties that are only known when the flow is put together.
+
+        Takes what :func:`operator` takes, for example ``keys=["symbol"]`` or ``output={"price": float}``.
+        """
+        if not given:
+            return self
+        twin = copy.copy(self)
+        twin.spec = make_spec(self.spec, **given)
+        return twin
+
+
+class FunctionOperator(Operator):
+    """An operator whose call is a plain function ``(inputs, state, output)``, or ``(inputs, output)`` without state."""
+
+    def __init__(self, function: Callable[..., None], spec: Spec) -> None:
+        self.function = function
+        self.spec = spec
+
+    @property
+    def label(self) -> str:
+        """The function's name."""
+        return self.function.__name__
+
+    def invoke(self, inputs: Any, state: Any, output: Any) -> None:
+        """Call the function."""
+        if self.spec.kind == "stateless":
+            self.function(inputs, output)
+        else:
+            self.function(inputs, state, output)
+
+
+def operator(**given: Any) -> Callable[[Any], Any]:
+    """Declare an operator: decorates a function, or a subclass of :class:`Operator`.
+
+    Parameters
+    ----------
+    keys
+        Columns whose values have a state of their own; makes the operator partitioned.
+    stateful
+        True: one state for all tuples.
+    state
+        Names of the state's columns with types, or with (type, default). Without it (grain "key" only) the state is
+        a dictionary that may hold anything that can be pickled.
+    inputs
+        Ports with the columns each needs; a sequence of names, or a mapping to schemas. One port ``in`` by default.
+    output, outputs
+        The schema of the one output, or a mapping of output ports to schemas. None: the columns of the first input.
+    need
+        Tuples needed for a call, see :class:`penstock.dataflow.needs.Need`.
+    grain
+        "table" (default) or "key".
+    ttl
+        ``(column, seconds)``, see :class:`Ttl`.
+    changes
+        Columns whose values the operator changes though they keep their names; matters where they are keys.
+    on_error
+        "fail" (default): the run ends and the tuple is shown; "dead-letter": the tuples are put aside and it goes on.
+
+    >>> @operator(keys=["word"], state={"count": int}, output={"word": str, "count": int})
+    ... def count(rows, state, output): ...
+    >>> count.spec.kind, count.label
+    ('partitioned', 'count')
+    """
+
+    def decorate(target: Any) -> Any:
+        if isinstance(target, type) and issubclass(target, Operator):
+            target.spec = make_spec(target.spec, **given)
+            return target
+        if not callable(target):
+            raise PenstockError("@penstock.operator decorates a function or a subclass of penstock.Operator.")
+        return FunctionOperator(target, make_spec(Spec(), **given))
+
+    return decorate
+
+
+def make_spec(base: Spec, **given: Any) -> Spec:
+    """A spec with the properties as a user writes them laid over ``base``."""
+    known = {
+        "keys",
+        "stateful",
+        "state",
+        "inputs",
+        "output",
+        "outputs",
+        "need",
+        "grain",
+        "ttl",
+        "changes",
+        "on_error",
+    }
+    strange = set(given) - known
+    if strange:
+        raise PenstockError(
+            f"An operator has no property '{min(strange)}'; it has {', '.join(sorted(known))}."
+        )
+    values = {name: getattr(base, name) for name in Spec.__dataclass_fields__}
+    if "keys" in given:
+        values |= {"keys": _names(given["keys"], "keys"), "kind": "partitioned"}
+    if given.get("stateful"):
+        values["kind"] = "stateful"
+    if given.get("state") is not None:
+        values["state"] = _state(given["state"])
+    if "inputs" in given:
+        values["inputs"] = _inputs(given["inputs"])
+    if "output" in given:
+        values["outputs"] = {"out": _output(given["output"])}
+    if "outputs" in given:
+        values["outputs"] = {str(port): _output(s) for port, s in given["outputs"].items()}
+    for name in ("need", "grain", "on_error"):
+        if name in given:
+            values[name] = given[name]
+    if given.get("ttl") is not None:
+        ttl = given["ttl"]
+        values["ttl"] = ttl if isinstance(ttl, Ttl) else Ttl(str(ttl[0]), float(ttl[1]))
+    if "changes" in given:
+        values["changes"] = _names(given["changes"], "changes")
+    return Spec(**values)
+
+
+def _names(value: Any, what: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [value]
+    names = tuple(str(name) for name in value)
+    if len(set(names)) < len(names):
+        raise PenstockError(f"A column stands twice in {what}={list(names)}; name each once.")
+    return names
+
+
+def _state(value: Mapping[str, Any]) -> tuple[StateColumn, ...]:
+    columns = []
+    for name, kind in value.items():
+        if str(name).startswith(HIDDEN):
+            raise PenstockError(
+                f"The state column '{name}' begins with '__', which the runtime uses; rename it."
+            )
+        given, default = kind if isinstance(kind, tuple) else (kind, None)
+        type_ = schema_of({name: given}).field(0).type
+        columns.append(StateColumn(str(name), type_, default_of(type_) if default is None else default))
+    return tuple(columns)
+
+
+def _inputs(value: Sequence[str] | Mapping[str, SchemaLike | None]) -> dict[str, pa.Schema | None]:
+    if isinstance(value, Mapping):
+        return {str(port): None if schema is None else schema_of(schema) for port, schema in value.items()}
+    return dict.fromkeys(_names(value, "inputs"))
+
+
+def _output(value: OutputSchema) -> OutputSchema:
+    return value if value is None or callable(value) else schema_of(value)

@@ -1,0 +1,193 @@
+"""The state of many keys as columns, and the held-back tuples that wait beside it."""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError, unknown
+from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME
+from penstock.dataflow.operators import Spec, StateColumn
+from penstock.dataflow.slots import Assigned
+
+FREE = "__state"
+HELD = "__held_"
+
+
+class KeyedState:
+    """The states of the keys at hand: ``state["count"]`` is a numpy array with one value a key, to be changed in place.
+
+    ``rows.slots`` says which place belongs to a row's key; ``state.new`` tells keys seen for the first time.
+    """
+
+    def __init__(self, keys: pa.Table, columns: dict[str, NDArray[Any]], new: NDArray[np.bool_]) -> None:
+        self.keys = keys
+        self.columns = columns
+        self.new = new
+        self.dropped = np.zeros(len(new), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self.new)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.columns:
+            raise unknown("state column", name, self.columns)
+        return self.columns[name]
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        column = self[name]
+        column[:] = values
+
+    def drop(self, slots: Any) -> None:
+        """Forget the keys at these slots."""
+        self.dropped[slots] = True
+
+    def copy(self) -> "KeyedState":
+        """A twin to go back to."""
+        columns = {
+            n: pickle.loads(pickle.dumps(c)) if c.dtype == object else c.copy()
+            for n, c in self.columns.items()
+        }
+        twin = KeyedState(self.keys, columns, self.new)
+        twin.dropped = self.dropped.copy()
+        return twin
+
+    def restore(self, other: "KeyedState") -> None:
+        """Be as the twin is."""
+        self.columns, self.dropped = other.copy().columns, other.dropped.copy()
+
+
+def state_schema(spec: Spec, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """The columns of an operator's layers: hash, flags, time, keys, state, tuples held back."""
+    fields = [pa.field(HASH, pa.uint64()), pa.field(FLAGS, pa.uint8())]
+    if spec.ttl:
+        fields.append(pa.field(TIME, pa.int64()))
+    first = next(iter(inputs.values()))
+    fields += [pa.field("key_" + k, first.field(k).type) for k in spec.keys]
+    fields += [pa.field("state_" + c.name, c.type) for c in columns_of(spec)]
+    if not spec.need.immediate:
+        fields += [pa.field(HELD + port, _held_type(schema)) for port, schema in inputs.items()]
+    return pa.schema(fields)
+
+
+def columns_of(spec: Spec) -> tuple[StateColumn, ...]:
+    """The state's columns; a free dictionary is one column of pickled bytes."""
+    return (StateColumn(FREE, pa.binary(), None),) if spec.state is None else spec.state
+
+
+def load(
+    spec: Spec, keys: pa.Table, assigned: Assigned, layers: Sequence[pa.Table], expired_before: int | None
+) -> KeyedState:
+    """The states of the assigned keys as the layers have them; defaults where they do not."""
+    found, alive = assigned.found, assigned.found.layer >= 0
+    for number, layer in enumerate(layers):
+        here = np.flatnonzero(found.layer == number)
+        alive[here] = (np.asarray(layer.column(FLAGS).to_numpy())[found.row[here]] & DROPPED) == 0
+        if expired_before is not None:
+            alive[here] &= np.asarray(layer.column(TIME).to_numpy())[found.row[here]] >= expired_before
+    columns = {c.name: _filled(c, assigned, layers, alive) for c in columns_of(spec)}
+    return KeyedState(keys, columns, ~alive)
+
+
+def layer_of(
+    schema: pa.Schema,
+    spec: Spec,
+    state: KeyedState,
+    assigned: Assigned,
+    times: NDArray[np.int64] | None,
+    held: Mapping[str, pa.Array],
+) -> pa.Table:
+    """The new layer: what the keys at hand are now."""
+    flags = state.dropped.astype(np.uint8) * DROPPED + assigned.displaced.astype(np.uint8) * DISPLACED
+    arrays = [pa.array(assigned.hashes), pa.array(flags.astype(np.uint8))]
+    if times is not None:
+        arrays.append(pa.array(times))
+    arrays += [_one(state.keys.column(k)) for k in spec.keys]
+    arrays += [_arrow(c, state.columns[c.name]) for c in columns_of(spec)]
+    arrays += [held[port] for port in spec.inputs if port in held]
+    return pa.Table.from_arrays(
+        [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def keep_waiting(spec: Spec, state: KeyedState, held: Mapping[str, pa.Array]) -> None:
+    """Keys that were dropped while tuples wait for them stay, with a fresh state."""
+    waiting = np.zeros(len(state), dtype=bool)
+    for lists in held.values():
+        waiting |= lists.value_lengths().to_numpy(zero_copy_only=False) > 0
+    fresh = np.flatnonzero(state.dropped & waiting)
+    for column in columns_of(spec):
+        state.columns[column.name][fresh] = column.default
+    state.dropped[fresh] = False
+
+
+def gathered(
+    name: str, kind: pa.DataType, assigned: Assigned, layers: Sequence[pa.Table], alive: NDArray[np.bool_]
+) -> pa.Array:
+    """A column's values for the assigned keys as Arrow; null where there is none."""
+    pieces, source = [], np.full(len(alive), -1, dtype=np.int64)
+    offset = 0
+    for number, layer in enumerate(layers):
+        here = np.flatnonzero((assigned.found.layer == number) & alive)
+        if len(here):
+            pieces.append(_one(layer.column(name).take(pa.array(assigned.found.row[here]))))
+            source[here] = offset + np.arange(len(here))
+            offset += len(here)
+    pool = pa.concat_arrays(pieces) if pieces else pa.array([], kind)
+    return pool.take(pa.array(source, mask=source < 0))
+
+
+def _filled(
+    column: StateColumn, assigned: Assigned, layers: Sequence[pa.Table], alive: NDArray[np.bool_]
+) -> NDArray[Any]:
+    if not _plain(column.type):
+        listed = gathered("state_" + column.name, column.type, assigned, layers, alive).to_pylist()
+        out = np.empty(len(listed), dtype=object)
+        out[:] = [column.default if v is None else v for v in listed]
+        return out
+    values = np.full(len(alive), column.default, dtype=column.type.to_pandas_dtype())
+    for number, layer in enumerate(layers):
+        here = np.flatnonzero((assigned.found.layer == number) & alive)
+        if len(here):
+            values[here] = _numpy(layer.column("state_" + column.name))[assigned.found.row[here]]
+    return values
+
+
+def _numpy(column: Any) -> NDArray[Any]:
+    return np.asarray(
+        column.chunk(0).to_numpy(zero_copy_only=False) if column.num_chunks == 1 else column.to_numpy()
+    )
+
+
+def _plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _arrow(column: StateColumn, values: NDArray[Any]) -> pa.Array:
+    try:
+        return pa.array(values, column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise PenstockError(
+            f"The state column '{column.name}' does not hold {column.type} any more: {error}."
+        ) from None
+
+
+def _one(column: Any) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else pa.array([], column.type)
+    )
+
+
+def _held_type(schema: pa.Schema) -> pa.DataType:
+    fields = [pa.field(f.name, f.type) for f in schema]
+    return pa.list_(pa.struct(fields))

@@ -1,0 +1,84 @@
+"""A flow with its layout worked out: who hands tuples to whom, in the same task, by message, or to a sink.
+
+The wiring is made by the driver for each plan and sent to the tasks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.invoke import Task
+from penstock.dataflow.layout import Layout
+from penstock.dataflow.operators import Context
+from penstock.dataflow.regions import Regions
+
+
+@dataclass(frozen=True)
+class Local:
+    """The next operator runs in the same task."""
+
+    operator: str
+    port: str
+
+
+@dataclass(frozen=True)
+class Send:
+    """The next operator runs in another task: route by the keys of its region."""
+
+    pipeline: int
+    operator: str
+    port: str
+
+
+@dataclass(frozen=True)
+class Write:
+    """The rows leave the flow."""
+
+    sink: str
+
+
+Target = Local | Send | Write
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Operators ready to be called, and where the rows of each output port go."""
+
+    tasks: Mapping[str, Task]
+    targets: Mapping[tuple[str, str], tuple[Target, ...]]
+    layout: Layout
+
+
+def make_wiring(graph: Graph, regions: Regions, layout: Layout) -> Wiring:
+    """Work out every hand-over of a flow."""
+    schemas = graph.schemas()
+    tasks = {name: _task(graph, regions, schemas, name) for name in graph.nodes}
+    targets: dict[tuple[str, str], tuple[Target, ...]] = {}
+    for name, port in schemas:
+        found: list[Target] = [
+            _target(layout, name, reader, to) for out, reader, to in graph.readers(name) if out == port
+        ]
+        found += [Write(sink.name) for sink in graph.sinks_of(name) if sink.stream.port == port]
+        targets[name, port] = tuple(found)
+    return Wiring(tasks, targets, layout)
+
+
+def make_tasks(graph: Graph, regions: Regions) -> dict[str, Task]:
+    """All operators of a flow, ready to be called."""
+    schemas = graph.schemas()
+    return {name: _task(graph, regions, schemas, name) for name in graph.nodes}
+
+
+def _task(graph: Graph, regions: Regions, schemas: Mapping[tuple[str, str], pa.Schema], name: str) -> Task:
+    node = graph.nodes[name]
+    outputs = {port: schemas[name, port] for port in node.spec.outputs}
+    context = Context(name, graph.input_schemas(name), outputs, node.spec.keys)
+    return Task(node.operator, context, regions.of(name).keys)
+
+
+def _target(layout: Layout, name: str, reader: str, port: str) -> Target:
+    there = layout.of(reader)
+    same_task = any(name in p.operators and reader in p.operators for p in layout.pipelines)
+    return Local(reader, port) if same_task or there.rides else Send(there.number, reader, port)
