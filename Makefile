@@ -21,7 +21,7 @@ java:
 	@scripts/find-java --install > /dev/null
 
 run: setup ## the demo job (ARGS="--seconds 20" changes it)
-	@$(BIN)/penstock run skyline $(ARGS)
+	@$(BIN)/penstock run skyline --seconds 60 $(ARGS)
 
 test: setup ## all tests (ARGS="tests/core -k journal" narrows it)
 	@$(BIN)/python -m pytest $(ARGS)

@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 #: Each module has a function ``register(app)`` that adds its commands.
-COMMANDS = ("bench", "doctor", "simulate", "trace")
+COMMANDS = ("bench", "doctor", "run", "simulate", "trace")
 
 
 @app.callback(invoke_without_command=True)

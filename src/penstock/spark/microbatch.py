@@ -122,7 +122,7 @@ class MicroBatchRun:
         self._checkpoint.commit(manifest)
         self._latest = manifest
         seconds = time.time() - started
-        self._progress = {"batch": batch_id, "seconds": seconds, **outcome.progress}
+        self._progress = {**outcome.progress, "batch": batch_id, "seconds": seconds}
         self._program.committed(batch, outcome, seconds)
 
     @property

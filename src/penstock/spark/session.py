@@ -13,6 +13,7 @@ from types import FrameType
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
+from penstock.spark import sources
 from penstock.spark.java import find_java
 
 _LOOPBACK = re.compile(
@@ -50,6 +51,7 @@ def session(
                 "This Spark session has been stopped; start a new one with penstock.spark.session()."
             )
         active.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
+        sources.register(active)
         return active
     os.environ["JAVA_HOME"] = str(find_java().home)
     # Workers must run the driver's interpreter, or a virtual environment lacks pyarrow on the other side.
@@ -62,6 +64,7 @@ def session(
     with _quiet_start():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    sources.register(spark)
     atexit.register(_stop, spark)
     return spark
 

@@ -6,6 +6,7 @@ It knows just what Penstock's stages use: ``mapInArrow``, ``repartitionById`` an
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,5 +63,5 @@ class InProcessSession:
         numbers = list(range(start, end, step))
         cuts = [len(numbers) * i // partitions for i in range(partitions + 1)]
         return InProcessFrame(
-            [[pa.record_batch({"id": numbers[a:b]})] for a, b in zip(cuts, cuts[1:], strict=False)]
+            [[pa.record_batch({"id": numbers[a:b]})] for a, b in pairwise(cuts)]
         )

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.preference.class_codes import class_codes
+from penstock.preference.cross import latest_dominator
 from penstock.preference.points import Codes
 from penstock.preference.preference import Preference
 from penstock.spark.query.routing import unpack
@@ -63,6 +65,20 @@ class Rowset:
             points(left), points(right), self.classes(left), self.classes(right)
         )
         return pa.concat_tables([left.take(pa.array(kept_left)), right.take(pa.array(kept_right))])
+
+    def warm(self) -> None:
+        """Compile all kernels that this comparison needs, into the cache on disk.
+
+        Done once by the driver, so that Python workers load machine code instead of each making it.
+        """
+        width = sum(a.direction != "diff" for a in self.preference.attributes)
+        points = np.arange(4.0 * width).reshape(4, width)
+        panes = np.arange(4)
+        for classes in (None, np.zeros(4, dtype=np.int64)):
+            self.preference.select(points, classes)
+            self.preference.merge(points, points, classes, classes)
+            self.preference.answer(points, classes)
+            latest_dominator(points, points, panes, classes, classes)
 
 
 @dataclass(frozen=True)

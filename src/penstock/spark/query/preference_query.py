@@ -1,9 +1,10 @@
 """The streaming preference query: what a user writes, checks, starts."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -47,6 +48,10 @@ class QueryRun(MicroBatchRun):
         if min(wanted) < 1 or panes == 0 or windows == 0:
             raise PenstockError(f"A stage needs at least one worker, not panes={panes}, windows={windows}.")
         self._query_program.target = wanted
+
+    def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
+        """Tell ``listener`` the figures of each micro-batch once it is committed."""
+        self._query_program.watch.listeners.append(listener)
 
     def _workers(self) -> tuple[int, int]:
         progress = self.progress
@@ -201,6 +206,7 @@ class PreferenceQuery:
             )
             run = QueryRun(program, held, journal_path)
             places.sweep()
+            program.rowset.warm()
             run.launch(frame, trigger, available_now, name)
         except BaseException:
             held.close()

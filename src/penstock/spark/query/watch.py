@@ -85,6 +85,7 @@ class Watch:
         # A gap in the stream (idle trigger) is not the stage's period; the trigger is, where there is one.
         period = self.period or max(now - batch.started, 1e-3)
         return {
+            "batch": batch.id,
             "rows": f.rows,
             "late": f.late,
             "bad": f.bad,

@@ -199,12 +199,19 @@ def _added(done: Windowed, told: Sequence[dict[str, Any]]) -> Windowed:
     for t in told:
         for window, rows in t.get("sizes", {}).items():
             sizes[int(window)] = sizes.get(int(window), 0) + rows
+    workers = max([done.state.window_workers, *(t.get("slice", t.get("task", 0)) + 1 for t in told)])
+    busy = [*done.busy, *([0.0] * (workers - len(done.busy)))]
+    candidates = [*done.candidates, *([0] * (workers - len(done.candidates)))]
+    for t in told:
+        worker = t.get("slice", t.get("task", 0))
+        busy[worker] += t["busy"]
+        candidates[worker] += t.get("candidates", 0)
     return replace(
         done,
         sizes=sizes,
         output_files=(*done.output_files, *(t["output_file"] for t in told if "output_file" in t)),
-        busy=(*done.busy, *(t["busy"] for t in told)),
-        candidates=(*done.candidates, *(t.get("candidates", 0) for t in told)),
+        busy=tuple(busy),
+        candidates=tuple(candidates),
         write=done.write + max((t.get("write", 0.0) for t in told), default=0.0),
         live_rows=sum(t.get("live_rows", 0) for t in told),
     )

@@ -1,0 +1,311 @@
+"""PreferenceQuery on a real Spark session."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.core.errors import PenstockError
+from penstock.core.journal import read
+from penstock.preference import skyline
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+
+
+def stream_files(folder: Path, files: int = 4, rows: int = 400, seed: int = 7) -> pa.Table:
+    """Files of a stream: out of order by up to 300 ms, with ties, two regions."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    tables = []
+    for number in range(files):
+        times = number * SECOND + np.sort(rng.integers(0, SECOND, rows)) + rng.integers(0, 300_000, rows)
+        tables.append(
+            pa.table(
+                {
+                    "event_time": pa.array(times, pa.timestamp("us", "UTC")),
+                    "price": rng.integers(1, 50, rows).astype(float),
+                    "rating": rng.integers(1, 50, rows),
+                    "region": rng.choice(["north", "south"], rows),
+                    "offer": np.arange(number * rows, (number + 1) * rows),
+                }
+            )
+        )
+        path = folder / f"{number:03d}.parquet"
+        pq.write_table(tables[-1], path)
+        os.utime(path, (number, number))  # Spark takes files by their age
+    return pa.concat_tables(tables)
+
+
+def as_stream(spark, folder: Path):
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def offers(**options) -> ps.PreferenceQuery:
+    given = {"time": "event_time", "window": "1 second", "slide": "200 milliseconds"} | options
+    return ps.PreferenceQuery(ps.skyline_of(ps.minimize("price"), ps.maximize("rating")), **given)
+
+
+def windows_of(table: pa.Table, by: str | None = None) -> dict[tuple[int, str], set[int]]:
+    answers: dict[tuple[int, str], set[int]] = {}
+    starts = table["window_start"].cast(pa.int64()).to_pylist()
+    groups = table[by].to_pylist() if by else [""] * len(starts)
+    for start, group, offer in zip(starts, groups, table["offer"].to_pylist(), strict=True):
+        answers.setdefault((start, group), set()).add(offer)
+    return answers
+
+
+def brute_force(
+    table: pa.Table, by: str | None = None, upto: int | None = None
+) -> dict[tuple[int, str], set[int]]:
+    times = table["event_time"].cast(pa.int64()).to_numpy()
+    points = np.column_stack([table["price"].to_numpy(), -table["rating"].to_numpy()])
+    group = np.array(table[by].to_pylist() if by else [""] * len(times))
+    answers = {}
+    for start in range(-SECOND, int(times.max()) + 1, 200_000):
+        if upto is not None and start + SECOND > upto:
+            continue
+        for name in np.unique(group):
+            rows = np.flatnonzero((times >= start) & (times < start + SECOND) & (group == name))
+            if len(rows):
+                answers[(start, str(name))] = set(rows[skyline(points[rows])].tolist())
+    return answers
+
+
+def punctuation_of(run) -> int:
+    manifests = sorted(Path(run.journal).parent.glob("penstock/commits/*.json"))
+    return json.loads(manifests[-1].read_text())["state"]["disorder"]["punctuation"]
+
+
+@pytest.mark.parametrize(
+    ("splitting", "window_strategy"),
+    [("AS_PID", "SHARED"), ("TB_RR", "WIN_FB_MERGE"), ("PB_RR", "WIN_RR"), ("AS", "WIN_FB")],
+)
+def test_a_stream_gives_the_windows_of_the_oracle(spark, tmp_path, splitting, window_strategy):
+    data = stream_files(tmp_path / "in")
+    query = offers(splitting=splitting, window_strategy=window_strategy, pane_workers=2, window_workers=2)
+    run = query.start(
+        as_stream(spark, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+    )
+    run.await_termination()
+    result = pq.read_table(tmp_path / "out")
+    assert result.column_names == ["window_start", "window_end", *data.column_names]
+    assert windows_of(result) == brute_force(data, upto=punctuation_of(run))
+    assert run.progress["totals"]["rows"] == data.num_rows
+
+
+def test_rescaling_while_it_runs_changes_nothing_but_the_workers(spark, tmp_path):
+    data = stream_files(tmp_path / "in", files=5)
+    run = offers(pane_workers=1, window_workers=1, by="region").start(
+        as_stream(spark, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+    )
+    wanted = iter([(4, 2), (1, 3), (3, 1), (2, 2)])
+    run.listen(lambda _: run.rescale(*next(wanted, (2, 2))))
+    run.await_termination()
+    result = pq.read_table(tmp_path / "out")
+    assert windows_of(result, "region") == brute_force(data, "region", upto=punctuation_of(run))
+    tables = read(run.journal)
+    assert {int(w) for w in tables.stage("panes")["workers_observed"]} > {1, 2}
+
+
+def test_a_query_goes_on_where_it_stopped(spark, tmp_path):
+    data = stream_files(tmp_path / "all", files=4)
+    (tmp_path / "in").mkdir()
+    for name in ("000", "001"):
+        (tmp_path / "all" / f"{name}.parquet").rename(tmp_path / "in" / f"{name}.parquet")
+    places = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "available_now": True}
+    offers().start(as_stream(spark, tmp_path / "in"), **places).await_termination()
+    before = windows_of(pq.read_table(tmp_path / "out"))
+    for name in ("002", "003"):
+        (tmp_path / "all" / f"{name}.parquet").rename(tmp_path / "in" / f"{name}.parquet")
+    run = offers(window_strategy="WIN_FB").start(as_stream(spark, tmp_path / "in"), **places)
+    run.await_termination()
+    after = windows_of(pq.read_table(tmp_path / "out"))
+    assert before.items() <= after.items()
+    assert after == brute_force(data, upto=punctuation_of(run))
+
+
+def test_the_callback_gets_the_rows_of_each_batch(spark, tmp_path):
+    data = stream_files(tmp_path / "in", files=3)
+    got: dict[int, list] = {}
+    run = offers().start(
+        as_stream(spark, tmp_path / "in"),
+        foreach_batch=lambda number, frame: got.update({number: frame.collect()}),
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+    )
+    run.await_termination()
+    rows = [row for rows in got.values() for row in rows]
+    wanted = brute_force(data, upto=punctuation_of(run))
+    assert {r.offer for r in rows} == set().union(*wanted.values())
+    assert len(rows) == sum(map(len, wanted.values()))
+
+
+def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letters(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    columns = pa.schema([("t", pa.timestamp("us", "UTC")), ("x", pa.float64())])
+
+    def write(name: str, rows: list[tuple[float | None, float | None]]) -> None:
+        table = pa.table(
+            [
+                pa.array([None if t is None else int(t * SECOND) for t, _ in rows], pa.int64()).cast(
+                    columns[0].type
+                ),
+                pa.array([x for _, x in rows], pa.float64()),
+            ],
+            schema=columns,
+        )
+        path = tmp_path / "in" / f"{name}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (ord(name), ord(name)))
+
+    write("a", [(1.0, 5.0), (None, 1.0), (2.0, float("nan")), (-3.0, 2.0), (9.0, 4.0)])
+    write("b", [(0.5, 0.0), (9.5, 3.0)])
+    schema = spark.read.parquet(str(tmp_path / "in")).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    query = ps.PreferenceQuery(
+        ps.skyline_of(ps.minimize("x")), time="t", window="1 second", disorder=ps.FixedDelay("1 second")
+    )
+    run = query.start(
+        stream,
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        late=tmp_path / "late",
+        available_now=True,
+    )
+    run.await_termination()
+    assert run.progress["totals"] | {"windows": 0, "results": 0} == {
+        "rows": 7,
+        "late": 1,
+        "bad": 3,
+        "windows": 0,
+        "results": 0,
+    }
+    assert pq.read_table(tmp_path / "late")["x"].to_pylist() == [0.0]
+    dead = pq.read_table(tmp_path / "out" / "_dead_letters")
+    assert sorted(dead["reason"].to_pylist()) == ["t is before 1970", "t is null", "x is not a number"]
+    assert pq.read_table(tmp_path / "out")["x"].to_pylist() == [5.0]
+
+
+def test_a_static_frame_gives_the_same_windows(spark, tmp_path):
+    data = stream_files(tmp_path / "in")
+    frame = spark.read.parquet(str(tmp_path / "in"))
+    result = offers().evaluate(frame).toArrow()
+    assert windows_of(result) == brute_force(data)
+    grouped = offers(by="region").evaluate(frame).toArrow()
+    assert windows_of(grouped, "region") == brute_force(data, "region")
+
+
+def test_the_plain_answer_needs_no_windows(spark, tmp_path):
+    data = stream_files(tmp_path / "in")
+    frame = spark.read.parquet(str(tmp_path / "in"))
+    points = np.column_stack([data["price"].to_numpy(), -data["rating"].to_numpy()])
+    best = ps.skyline_of(ps.minimize("price"), ps.maximize("rating")).of(frame)
+    assert {r.offer for r in best.collect()} == set(skyline(points).tolist())
+    top = ps.top_delta(1, ps.minimize("price"), ps.maximize("rating")).of(frame)
+    assert top.columns == [*frame.columns, "dominance_factor"]
+    assert top.count() > 0
+    cheapest = ps.top_k(3, by="price").of(frame).collect()
+    assert {r.price for r in cheapest} == set(np.sort(data["price"].to_numpy())[:3].tolist())
+
+
+def test_seconds_may_be_plain_numbers(spark):
+    frame = spark.createDataFrame([(0.5, 3.0), (1.5, 1.0)], "t double, x double")
+    result = ps.PreferenceQuery(ps.skyline_of(ps.minimize("x")), time="t", window="2 seconds").evaluate(frame)
+    assert [tuple(r) for r in result.collect()] == [(0.0, 2.0, 1.5, 1.0)]
+
+
+def test_an_empty_static_frame_gives_no_windows(spark):
+    frame = spark.createDataFrame([], "t timestamp, x double")
+    query = ps.PreferenceQuery(ps.skyline_of(ps.minimize("x")), time="t", window="2 seconds")
+    assert query.evaluate(frame).count() == 0
+    assert ps.skyline_of(ps.minimize("x")).of(frame).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"time": "when"}, "Unknown time column 'when'"),
+        ({"time": "region"}, "it must be a timestamp"),
+        ({"by": "shop"}, "Unknown group column 'shop'"),
+        ({"preference": ps.skyline_of(ps.minimize("cost"))}, "Unknown column 'cost'"),
+        ({"preference": ps.skyline_of(ps.minimize("region"))}, "no numeric order"),
+        ({"slide": "2 seconds"}, "longer than the window"),
+        ({"window": "0 seconds"}, "window"),
+        ({"splitting": "AS_PIT"}, "did you mean 'AS_PID'"),
+        ({"window_strategy": "WIN"}, "Unknown window strategy"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_before_anything_starts(spark, tmp_path, options, sentence):
+    stream_files(tmp_path / "in", files=1, rows=5)
+    given = {
+        "preference": ps.skyline_of(ps.minimize("price")),
+        "time": "event_time",
+        "window": "1 second",
+    } | options
+    with pytest.raises(PenstockError, match=sentence):
+        ps.PreferenceQuery(**given).start(
+            as_stream(spark, tmp_path / "in"), output=tmp_path / "out", checkpoint=tmp_path / "ck"
+        )
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "ck").exists()
+
+
+def test_a_checkpoint_of_another_query_is_refused(spark, tmp_path):
+    stream_files(tmp_path / "in", files=1, rows=5)
+    stream = as_stream(spark, tmp_path / "in")
+    places = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "available_now": True}
+    offers().start(stream, **places).await_termination()
+    with pytest.raises(
+        PenstockError, match="belongs to another query: its window in microseconds is 1000000"
+    ):
+        offers(window="2 seconds").start(stream, **places)
+    with pytest.raises(PenstockError, match="its input schema"):
+        offers().start(stream.drop("offer"), **places)
+
+
+def test_one_checkpoint_serves_one_query_at_a_time(spark, tmp_path):
+    stream_files(tmp_path / "in", files=1, rows=5)
+    stream = as_stream(spark, tmp_path / "in")
+    run = offers().start(stream, output=tmp_path / "out", checkpoint=tmp_path / "ck")
+    try:
+        with pytest.raises(PenstockError, match="in use by another running query"):
+            offers().start(stream, output=tmp_path / "out", checkpoint=tmp_path / "ck")
+    finally:
+        run.stop()
+
+
+def test_a_static_frame_cannot_be_started_and_a_stream_cannot_be_evaluated(spark, tmp_path):
+    stream_files(tmp_path / "in", files=1, rows=5)
+    with pytest.raises(PenstockError, match="use evaluate"):
+        offers().start(
+            spark.read.parquet(str(tmp_path / "in")), output=tmp_path / "o", checkpoint=tmp_path / "c"
+        )
+    with pytest.raises(PenstockError, match=r"use start\(\)"):
+        offers().evaluate(as_stream(spark, tmp_path / "in"))
+
+
+def test_window_bounds_are_timestamps_of_the_stream(spark):
+    frame = spark.createDataFrame(
+        [(datetime(2024, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC), 3.0)], "t timestamp, x double"
+    )
+    row = (
+        ps.PreferenceQuery(ps.skyline_of(ps.minimize("x")), time="t", window="1 second")
+        .evaluate(frame)
+        .first()
+    )
+    assert (row.window_end - row.window_start).total_seconds() == 1.0
