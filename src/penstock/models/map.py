@@ -147,7 +147,8 @@ class MAP:
     def _deviation(self) -> Matrix:
         """Integral over s of (e^{Qs} - 1 theta): how far the chain remembers its phase."""
         limit = np.outer(np.ones(self.order), self.phase)
-        return np.linalg.inv(limit - self.generator) - limit
+        # Any factor before the limit will do; the rate keeps the two terms of one size in every unit of time.
+        return np.linalg.inv(self.rate * limit - self.generator) - limit / self.rate
 
     @cached_property
     def dispersion(self) -> float:

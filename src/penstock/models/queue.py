@@ -65,8 +65,8 @@ class Queue(ABC):
 
     @property
     def stable(self) -> bool:
-        """Whether the queue can keep up."""
-        return self.utilisation < 1.0
+        """Whether the queue can keep up; within rounding of 1 it cannot."""
+        return self.utilisation < 1.0 - 1e-9
 
     @property
     def mean_wait(self) -> float:
