@@ -1,0 +1,69 @@
+"""``penstock autoscale``: run a Spark program as it is, with an autoscaler attached to its queries."""
+
+from pathlib import Path
+
+import typer
+
+from penstock.core.errors import PenstockError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="autoscale", context_settings={"allow_extra_args": True, "allow_interspersed_args": False}
+    )(autoscale)
+
+
+def autoscale(
+    context: typer.Context,
+    script: Path = typer.Argument(..., help="The program to run; its own arguments follow it."),
+    policy: str = typer.Option("threshold", help="Which policy decides; see docs/autoscaling.md."),
+    executors: str = typer.Option(
+        "1:8", help="Least and most executors, LEAST:MOST, or 'none' to leave them alone."
+    ),
+    cpu: str = typer.Option(
+        "", help="Share of a core per executor (0.5), or levels to choose from (0.4,0.7,1.0)."
+    ),
+    target: float | None = typer.Option(
+        None, help="Seconds within which 95 % of the rows should have their result."
+    ),
+    period: float = typer.Option(5.0, help="Seconds between two decisions."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Decide and record, change nothing."),
+    journal: Path | None = typer.Option(
+        None, help="Where to record; by default under penstock-runs/autoscale."
+    ),
+    metrics: str | None = typer.Option(None, help="Serve Prometheus metrics on HOST:PORT."),
+) -> None:
+    """Run a Spark program unchanged and scale the cluster under its streaming queries.
+
+    Options of Penstock come before the program, the program's own arguments after it:
+    penstock autoscale --executors 1:4 --target 5 my_stream.py --input events
+    """
+    from penstock.spark.autoscale.script import run_script
+    from penstock.spark.autoscale.settings import Settings, choose
+
+    settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run)
+    chosen = choose(policy, settings)
+    done = run_script(script, context.args, settings, chosen, journal=journal, metrics=metrics)
+    if done is None:
+        raise PenstockError(f"{script} started no Spark session, so there was nothing to scale.")
+
+
+def _bounds(text: str) -> tuple[int, int] | None:
+    if text == "none":
+        return None
+    least, _, most = text.partition(":")
+    try:
+        return int(least), int(most or least)
+    except ValueError:
+        raise PenstockError(f"'{text}' gives no bounds of executors; write 1:8 or none.") from None
+
+
+def _shares(text: str) -> float | tuple[float, ...] | None:
+    if not text:
+        return None
+    try:
+        levels = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise PenstockError(f"'{text}' gives no CPU shares; write 0.5 or 0.4,0.7,1.0.") from None
+    return levels[0] if len(levels) == 1 else levels
