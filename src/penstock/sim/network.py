@@ -1,0 +1,179 @@
+"""A network of operators with CPU shares: the plant of MEAD (II, VI, VII).
+
+Every operator is a FIFO station; with a CPU share of s a tuple takes demand / s. An operator gives a copy of each tuple
+it lets pass to everything downstream of it. The response time of a path is the time from a tuple's arrival until the
+last operator of the path has done with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change
+from penstock.core.errors import PenstockError
+from penstock.core.observation import LastChange, Observation, StageObservation
+from penstock.sim.histogram import Histogram
+from penstock.sim.setting import Setting
+from penstock.sim.station import Station
+from penstock.sim.summary import dispersion_of, latency_of, scv_of
+from penstock.sim.virtual import VirtualPlant
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator: seconds a tuple on a whole core, phases of its Erlang law, share of tuples it lets pass."""
+
+    name: str
+    demand: float
+    downstream: tuple[str, ...] = ()
+    phases: int = 2
+    selectivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.demand <= 0 or self.phases < 1 or not 0 <= self.selectivity <= 1:
+            raise PenstockError(
+                f"The operator '{self.name}' needs a demand above 0, phases of 1 or more and a selectivity up to 1."
+            )
+
+
+#: The log analysis of MEAD II: a parser feeds a counter and a pattern matcher that needs most of the CPU.
+LOG_ANALYSIS = (
+    Operator("parser", 0.30e-3, ("counter", "matcher"), selectivity=0.99),
+    Operator("counter", 0.15e-3),
+    Operator("matcher", 1.25e-3),
+)
+
+
+class OperatorNetwork(VirtualPlant):
+    """The plant; operators are given sources first, the first one gets the stream.
+
+    ``work`` gives each tuple a factor of its own on all demands; ``recent`` is how many inter-arrival times are monitored.
+    """
+
+    def __init__(
+        self,
+        arrivals: Floats,
+        operators: Sequence[Operator] = LOG_ANALYSIS,
+        share: float = 1.0,
+        most_replicas: int = 1,
+        seed: int = 0,
+        recent: int = 50_000,
+        work: Floats | None = None,
+    ) -> None:
+        super().__init__()
+        self.operators = {o.name: o for o in operators}
+        self._check_order(operators)
+        self._arrivals, self._recent = np.ascontiguousarray(arrivals, dtype=np.float64), recent
+        n = len(arrivals)
+        rng = np.random.default_rng(seed)
+        self.stations: dict[str, Station] = {}
+        self._pass: dict[str, NDArray[np.bool_]] = {}
+        for o in operators:
+            demands = rng.gamma(o.phases, o.demand / o.phases, n)
+            self.stations[o.name] = Station(n, demands if work is None else demands * work, 1)
+            self._pass[o.name] = rng.random(n) < o.selectivity
+            self.settings[Knob.CPU_SHARE, o.name] = Setting(share, 1.0)
+            self.settings[Knob.WORKERS, o.name] = Setting(1, most_replicas)
+        self.source, self.sinks = operators[0].name, [o.name for o in operators if not o.downstream]
+        self.main = max(self.sinks, key=lambda name: self.operators[name].demand)
+        self._fed = 0
+        self._left: dict[str, list[Ints]] = {o.name: [] for o in operators}
+        self._passed: dict[str, int] = dict.fromkeys(self.operators, 0)
+        self._entered: dict[str, int] = dict.fromkeys(self.operators, 0)
+        #: Response times of each path, by its sink.
+        self.paths = {sink: Histogram() for sink in self.sinks}
+
+    @staticmethod
+    def _check_order(operators: Sequence[Operator]) -> None:
+        seen: set[str] = set()
+        for o in reversed(operators):
+            missing = [d for d in o.downstream if d not in seen]
+            if missing:
+                raise PenstockError(
+                    f"'{o.name}' feeds {missing[0]}, which is not behind it; list sources first."
+                )
+            seen.add(o.name)
+
+    # ---- events
+
+    def _run(self, time: float) -> None:
+        last = int(np.searchsorted(self._arrivals, time, side="right"))
+        self.stations[self.source].append(self._arrivals[self._fed : last], np.arange(self._fed, last))
+        self._fed = last
+        for name, operator in self.operators.items():
+            station = self.stations[name]
+            station.run(time, self.setting(Knob.CPU_SHARE, name).amount)
+            places = station.leave(time)
+            self._left[name].append(places)
+            ids = station.ids[places]
+            through = self._pass[name][ids]
+            self._passed[name] += int(through.sum())
+            for child in operator.downstream:
+                self.stations[child].append(station.departure[places][through], ids[through])
+            if name in self.paths:
+                responses = station.departure[places] - self._arrivals[ids]
+                self.paths[name].add(responses)
+                if name == self.main:
+                    self.responses.add(responses)
+
+    def _change(self, change: Change) -> LastChange:
+        super()._change(change)
+        if change.knob is Knob.WORKERS:
+            self.stations[change.where].resize(int(change.number), self._now)
+        return LastChange()
+
+    # ---- observation
+
+    def _observe(self, period: float) -> Observation:
+        made = {name: self._stage(name, period) for name in self.operators}
+        responses = {name: pair[1] for name, pair in made.items()}
+        stages = tuple(pair[0] for pair in made.values())
+        extra = {f"latency_{s}": float(responses[s].mean()) for s in self.sinks if len(responses[s])}
+        return Observation(self._now, period, stages, latency=latency_of(responses[self.main]), extra=extra)
+
+    def _stage(self, name: str, period: float) -> tuple[StageObservation, Floats]:
+        station, operator = self.stations[name], self.operators[name]
+        share, workers = self.setting(Knob.CPU_SHARE, name), self.setting(Knob.WORKERS, name)
+        places = np.concatenate(self._left[name]) if self._left[name] else np.zeros(0, dtype=np.int64)
+        self._left[name] = []
+        before, self._entered[name] = self._entered[name], station.count
+        arrived = station.arrival[before : station.count]
+        services = station.departure[places] - station.start[places]
+        waits = station.start[places] - station.arrival[places]
+        busy = float(services.sum())
+        passed, self._passed[name] = self._passed[name], 0
+        own = services + waits
+        capacity = workers.amount * period
+        mean = float(services.mean()) if len(services) else operator.demand / share.amount
+        stage = StageObservation(
+            name,
+            workers=workers.capacity(),
+            downstream=operator.downstream,
+            arrival_rate=len(arrived) / period,
+            arrival_scv=scv_of(np.diff(arrived)),
+            arrival_dispersion=dispersion_of(arrived, self._now - period, period),
+            interarrivals=self._monitored() if name == self.source else None,
+            busy_time=busy,
+            tuples_in=float(len(places)),
+            tuples_out=float(passed),
+            backlog=float(station.waiting),
+            latency=latency_of(own),
+            waiting_time=float(waits.mean()) if len(waits) else nan,
+            service_time=mean,
+            service_scv=scv_of(services),
+            utilisation=len(arrived) * mean / capacity,
+            worker_utilisation=(min(busy / capacity, 1.0),) * int(workers.amount),
+            cpu_share=share.capacity(),
+            last_change=self.last_change(name),
+        )
+        return stage, station.departure[places] - self._arrivals[station.ids[places]]
+
+    def _monitored(self) -> Floats:
+        return np.diff(self._arrivals[max(0, self._fed - self._recent - 1) : self._fed])
