@@ -220,7 +220,9 @@ class Board:
             self._live.update(self._table())
         elif not self._console.is_terminal:
             self._console.print(
-                "  ".join(v.rjust(len(c)) for v, c in zip(line, self.COLUMNS, strict=True)), highlight=False
+                "  ".join(v.rjust(len(c)) for v, c in zip(line, self.COLUMNS, strict=True)),
+                highlight=False,
+                soft_wrap=True,
             )
 
     def _table(self) -> Table:

@@ -133,7 +133,7 @@ def cases(draw):
         window=window,
         slide=draw(st.integers(1, window)),
         by=draw(st.sampled_from([(), ("g",)])),
-        strategy=draw(st.sampled_from(["SHARED", "SHARED", "WIN_RR", "WIN_FB", "WIN_FB_MERGE"])),
+        strategy=draw(st.sampled_from(["SHARED", "SHARED", "WIN_RR", "WIN_FB", "WIN_FB_MERGE", "WIN_PLAIN"])),
         splitting=draw(st.sampled_from(["PB_RR", "TB_RR", "AS", "AS_PID", StatisticSplitting(threshold=2)])),
         disorder=draw(
             st.sampled_from(

@@ -132,6 +132,8 @@ class PaneStage:
         before = None if held is None else read_segment(self.state_folder, held.file, held.segment)
         if self.in_order:
             return rows if before is None else pa.concat_tables([before, rows])
+        if before is not None and held is not None and held.raw:
+            before = self.rowset.select(before)  # an earlier run kept rows as they came
         chosen = self.rowset.select(rows)
         return chosen if before is None else self.rowset.merge(before, chosen)
 

@@ -22,7 +22,7 @@ from penstock.spark.query.pane_stage import CloseStage, PaneStage, Part, Rowset
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Router, RoutingPlan
 from penstock.spark.query.state import PaneTimes, QueryState, Totals
 from penstock.spark.query.watch import Figures, Watch, stage_utilisation
-from penstock.spark.query.windowing import Windowed, Windowing, closing_parts, run_stage
+from penstock.spark.query.windowing import PLAIN, Windowed, Windowing, closing_parts, run_stage
 
 if TYPE_CHECKING:
     from penstock.spark.query.preference_query import PreferenceQuery
@@ -83,6 +83,16 @@ class QueryProgram:
             "disorder handling": repr(self.query.disorder),
             "input schema": [[f.name, str(f.type)] for f in self.schema],
         }
+
+    @property
+    def _plain(self) -> bool:
+        """Whether windows are made from rows, without panes in between."""
+        return self.query.window_strategy == PLAIN
+
+    @property
+    def _raw(self) -> bool:
+        """Whether the pane stage only keeps rows."""
+        return self._plain or isinstance(self.query.disorder, InOrder)
 
     def first_state(self) -> Mapping[str, Any]:
         """Nothing seen yet."""
@@ -157,7 +167,7 @@ class QueryProgram:
             batch.state_folder,
             batch.prefix,
             state.held(),
-            isinstance(self.query.disorder, InOrder),
+            self._raw,
         )
         reports = (
             batch.frame.mapInArrow(router, MESSAGE_SCHEMA)
@@ -195,7 +205,7 @@ class QueryProgram:
         parts = {part.id: part for part in state.parts}
         times = dict(state.pane_times)
         next_part = state.next_part
-        raw = isinstance(self.query.disorder, InOrder)
+        raw = self._raw
         for told in folded.workers:
             for pane, segment, rows, received in told["parts"]:
                 old = held.get(told["worker"], {}).get(pane)
@@ -223,16 +233,19 @@ class QueryProgram:
 
     def _close_raw(self, batch: Batch, state: QueryState) -> tuple[QueryState, float]:
         """In-order processing: what was held back is computed now, in order of time."""
-        raw = closing_parts(state, self.model)
+        raw = [] if self._plain else closing_parts(state, self.model)
         if not raw:
             return state, 0.0
         stage = CloseStage(self.rowset, self.query.time, batch.state_folder, batch.prefix, tuple(raw))
         told = run_stage(batch.spark, stage, len(raw), state.pane_workers)
         parts = {p.id: p for p in state.parts}
+        times = dict(state.pane_times)
         for t in told:
             old = raw[t["index"]]
             parts[old.id] = replace(old, file=t["file"], segment=0, rows=t["rows"], raw=False)
-        return replace(state, parts=tuple(parts.values())), sum(t["busy"] for t in told)
+            times[old.pane] = replace(times[old.pane], last=time.time())
+        state = replace(state, parts=tuple(parts.values()), pane_times=times)
+        return state, sum(t["busy"] for t in told)
 
     def _windowing(self, batch: Batch) -> Windowing:
         return Windowing(

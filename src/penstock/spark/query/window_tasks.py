@@ -3,7 +3,8 @@
 ``WIN_RR`` deals windows to workers in turn. ``WIN_FB`` gives each next window, oldest first, to the worker that
 would be idle first, judged by the rows it has to join (in the papers a feedback message says so; in a micro-batch all
 windows are known at once). ``WIN_FB_MERGE`` adds MERGE tasks: where there are fewer windows than workers, idle workers
-join halves of a window's parts beforehand (Elastic-PPQ 3.2, Alg. 2 and 3).
+join halves of a window's parts beforehand (Elastic-PPQ 3.2, Alg. 2 and 3). ``WIN_PLAIN`` is what was done before panes:
+every window is computed from all its rows.
 """
 
 import time
@@ -173,7 +174,11 @@ def _pieces(parts: Parts, task: WindowTask) -> list[Rows]:
 
 
 def joined_pieces(parts: Parts, pieces: Sequence[Rows]) -> Partial:
-    """One WIN_UPDATE after another: the partial result of a window."""
+    """One WIN_UPDATE after another: the partial result of a window; of plain rows one selection."""
+    if any(part.raw for part in parts.parts):
+        rows = parts.joined(pieces)
+        some = rows.take(parts.rowset.preference.select(rows.points, rows.classes))
+        return Partial(some.ids, some.points, some.classes)
     empty = parts.joined([])
     result = Partial(empty.ids, empty.points, empty.classes)
     for piece in pieces:

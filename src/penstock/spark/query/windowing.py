@@ -19,7 +19,8 @@ from penstock.spark.query.window_output import REPORT_SCHEMA, Span, WindowWriter
 from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
 
 SHARED = "SHARED"
-STRATEGIES = (SHARED, *window_tasks.STRATEGIES)
+PLAIN = "WIN_PLAIN"
+STRATEGIES = (SHARED, *window_tasks.STRATEGIES, PLAIN)
 
 #: Panes that one round of the live stage takes at most (or a window's worth, if that is more): rows of a round are
 #: compared before they are thinned out, so rounds should not be long.
