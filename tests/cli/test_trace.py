@@ -10,10 +10,20 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from penstock.cli.trace import MODEL_NAMES, SHAPE_FORMS
 from penstock.core.errors import PenstockError
 from penstock.traffic import read_trace
+from penstock.traffic.spec import MODELS, SHAPES
 
 RUN = CliRunner()
+
+
+def test_the_help_names_every_model_and_shape():
+    assert set(MODEL_NAMES) == set(MODELS)
+    shapes = {form.partition(":")[0]: form for form in SHAPE_FORMS}
+    assert set(shapes) == set(SHAPES)
+    for name, (_, numbers) in SHAPES.items():
+        assert all(f"{number}=" in shapes[name] for number in numbers)
 
 
 def _trace(*arguments):

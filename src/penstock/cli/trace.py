@@ -4,22 +4,30 @@ import json
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import Description, Replay, Trace, describe, read_trace, write_trace
-from penstock.traffic.plot import plot_trace
-from penstock.traffic.spec import MODELS, SHAPES, StreamSpec
+
+if TYPE_CHECKING:
+    from penstock.traffic import Description
 
 trace_app = typer.Typer(help="Generate, describe and fit traces of arrivals.", no_args_is_help=True)
 
 _FILE = typer.Argument(..., help="A .parquet, .csv or .csv.gz file.")
 _COLUMN = typer.Option("arrival", help="The column of arrival times.")
 _UNIT = typer.Option("s", help="Its unit: s, ms, us or ns.")
-_SHAPE_HELP = "; ".join(f"{name}:{','.join(f'{n}=..' for n in needs)}" for name, (_, needs) in SHAPES.items())
+# Written out, since importing what defines them would cost every command of penstock a second; a test compares.
+MODEL_NAMES = ("poisson", "map2", "self-similar", "self-similar-independent", "random-walk")
+SHAPE_FORMS = (
+    "step:at=..,factor=..",
+    "ramp:start=..,end=..,factor=..",
+    "daily:period=..,amplitude=..",
+    "flash:at=..,peak=..,rise=..,decay=..",
+)
 _JSON = typer.Option(False, "--json", help="Print the results as JSON.")
 
 
@@ -34,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def generate(
     output: Path = typer.Option(..., "--output", "-o", help="The file to write: .parquet, .csv or .csv.gz."),
-    model: str = typer.Option("poisson", help="Arrivals: " + ", ".join(MODELS) + "."),
+    model: str = typer.Option("poisson", help="Arrivals: " + ", ".join(MODEL_NAMES) + "."),
     rate: float = typer.Option(1000.0, help="Mean arrivals per second."),
     dispersion: float = typer.Option(100.0, help="Index of dispersion, 1 or more (map2)."),
     hurst: float = typer.Option(0.8, help="Hurst parameter, 0.5 up to 1 (self-similar)."),
@@ -43,7 +51,9 @@ def generate(
     superpose: list[str] = typer.Option(
         [], help="A further stream on top: map2:rate=100,dispersion=50. Repeatable."
     ),
-    shape: list[str] = typer.Option([], help=f"Shape of the rate, repeatable: {_SHAPE_HELP}."),
+    shape: list[str] = typer.Option(
+        [], help="Shape of the rate, repeatable: " + "; ".join(SHAPE_FORMS) + "."
+    ),
     replay: Path | None = typer.Option(None, help="Take the arrivals of this trace instead of a model."),
     column: str = typer.Option("arrival", help="The column of arrival times of the trace to replay."),
     unit: str = typer.Option("s", help="Its unit: s, ms, us or ns."),
@@ -70,6 +80,9 @@ def generate(
     as_json: bool = _JSON,
 ) -> None:
     """Generate a stream and write it as a trace."""
+    from penstock.traffic import Replay, read_trace, write_trace
+    from penstock.traffic.spec import StreamSpec
+
     if not seconds > 0.0:
         raise PenstockError(f"A length of {seconds} seconds is impossible; give a number above zero.")
     spec = StreamSpec(
@@ -103,6 +116,9 @@ def describe_file(
     as_json: bool = _JSON,
 ) -> None:
     """Tell how bursty a trace is, and how late its tuples come."""
+    from penstock.traffic import describe, read_trace
+    from penstock.traffic.plot import plot_trace
+
     trace = read_trace(file, column, unit, event_column, payload=False)
     found = describe(trace)
     if plot is not None:
@@ -110,10 +126,10 @@ def describe_file(
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:
-        _print(file, trace, found)
+        _print(file, found)
 
 
-def _print(file: Path, trace: Trace, found: Description) -> None:
+def _print(file: Path, found: "Description") -> None:
     console = Console()
     table = Table(title=str(file), title_justify="left", show_header=False)
     table.add_column()
@@ -140,6 +156,6 @@ def _print(file: Path, trace: Trace, found: Description) -> None:
     console.print(f"verdict: [bold]{found.verdict}[/bold]")
 
 
-def _lags(found: Description) -> str:
+def _lags(found: "Description") -> str:
     values = found.autocorrelation
     return " / ".join(f"{values[lag - 1]:.3f}" for lag in (1, 10, 100) if lag <= len(values))
