@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core import Change, Knob
 from penstock.forecast import LastValue
-from penstock.policies import Fuzzy, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
+from penstock.policies import Fuzzy, Mead, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.testing import check_policy
 
@@ -29,6 +29,11 @@ POLICIES = [
     Organic(),
     Organic(warmup=1, samples=2, shrink=True, order="fission-first"),
     PipelinedFission(),
+    Mead(least=200, interval=9.0, target=0.05),
+    Mead("mg1", least=200, interval=9.0, replicas=(1, 2), percentile=0.95),
+    Mead("gig1", least=200, interval=9.0),
+    Mead("mg1", least=200, interval=9.0, knob=Knob.EXECUTORS, replicas=(1, 2, 3)),
+    Mpc("latency", waiting="microbatch", knob=Knob.EXECUTORS),
 ]
 
 

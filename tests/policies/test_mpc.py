@@ -4,8 +4,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.core import Capacity, KeyLoad, Knob, Metric, Observation, PenstockError, StageObservation
+from penstock.core import (
+    Capacity,
+    KeyLoad,
+    Knob,
+    Latency,
+    Metric,
+    Observation,
+    PenstockError,
+    StageObservation,
+)
 from penstock.forecast import Holt, LastValue
+from penstock.models import fit_map2
 from penstock.policies import Mpc
 from penstock.policies.mpc_model import Grid, Load, Weights, response, stage_costs
 from penstock.policies.search import exhaustive, shortest_path
@@ -197,8 +207,6 @@ def test_a_burst_table_is_the_queue_it_was_made_from():
 
 
 def test_under_bursts_the_map_model_takes_more_replicas_than_kingman():
-    from penstock.models import fit_map2
-
     gaps = fit_map2(1 / 2000.0, dispersion=200.0).sample(20_000, np.random.default_rng(1))
     seen = at(
         2000.0,
@@ -257,3 +265,66 @@ def test_response_grows_with_load_and_falls_with_replicas():
     slow, fast = (response(grid, Load("a", (gap,), 1e-3, KingmanWait()), 0) for gap in (2e-3, 4e-3))
     assert np.all(slow >= fast)
     assert np.all(np.diff(slow, axis=0) <= 0)
+
+
+def spark_like(rate=1000.0, executors=2, dispersion=60.0, latency=float("nan")):
+    gaps = fit_map2(1 / rate, dispersion=dispersion).sample(20_000, np.random.default_rng(3))
+    stage = StageObservation(
+        "query", Capacity.steady(executors), arrival_rate=rate, interarrivals=gaps, service_time=0.002, latency=Latency(mean=latency),
+        arrival_scv=2.0, cpu_share=Capacity.steady(1.0), extra={"trigger": 1.0, "overhead_time": 0.2},
+    )  # fmt: skip
+    return Observation(
+        1.0, 1.0, (stage,), executors=Capacity.steady(executors), extra={"slots": float(executors)}
+    )
+
+
+def test_on_micro_batches_kingman_is_blind_and_the_micro_batch_model_sees_the_trigger():
+    options = {
+        "objective": "latency",
+        "target": 1.2,
+        "switching": 0.0,
+        "knob": Knob.EXECUTORS,
+        "forecaster": LAST,
+    }
+    blind = first(Mpc(**options), spark_like())
+    aware = first(Mpc(**options, waiting="microbatch"), spark_like())
+    assert blind.predicted[Metric.LATENCY_MEAN] < 0.1
+    assert 0.7 < aware.predicted[Metric.LATENCY_MEAN] <= 1.25  # the cost is soft around the target
+    assert aware.number(Knob.EXECUTORS, "", 2) > blind.number(Knob.EXECUTORS, "", 2)
+
+
+def test_the_micro_batch_table_is_the_model():
+    from penstock.models import MicroBatch, fit_kpc
+    from penstock.policies.waiting import BatchSetting, batch_response
+
+    gaps = spark_like().stages[0].interarrivals
+    table = batch_response(gaps, BatchSetting(1.0, 0.2, 0.002, 1000.0), (0.5, 1.0))
+    query = MicroBatch(fit_kpc(gaps, best=1, max_states=8)[0].scaled(1000.0), 1.0, 0.2, 0.002)
+    for workers in (3, 4, 6, 9):
+        for i, share in enumerate((0.5, 1.0)):
+            rho = 1000 * 0.002 / (workers * share)
+            got = float(table(np.array([[rho, rho]]), (0.5, 1.0))[0, i])
+            exact = query.with_capacity(workers=workers, share=share).mean_response
+            assert got == pytest.approx(exact, rel=0.15) if rho < 1 else got == np.inf
+
+
+def test_a_percentile_on_micro_batches_needs_more_than_the_mean():
+    options = {
+        "objective": "latency",
+        "target": 1.3,
+        "switching": 0.0,
+        "knob": Knob.EXECUTORS,
+        "forecaster": LAST,
+        "waiting": "microbatch",
+    }
+    mean = first(Mpc(**options), spark_like()).number(Knob.EXECUTORS, "", 2)
+    upper = first(Mpc(**options, percentile=0.95), spark_like()).number(Knob.EXECUTORS, "", 2)
+    assert upper > mean
+
+
+def test_executors_with_several_slots_do_several_times_the_work():
+    seen = spark_like()
+    wide = replace(seen, extra={"slots": 8.0})
+    policy = Mpc(switching=0.0, knob=Knob.EXECUTORS, forecaster=LAST)
+    assert first(policy, seen).number(Knob.EXECUTORS, "", 2) == 3
+    assert first(policy, wide).number(Knob.EXECUTORS, "", 2) == 1

@@ -1,6 +1,7 @@
 """Scaling policies, one file each: pure functions of (state, observation)."""
 
 from penstock.policies.fuzzy import Fuzzy
+from penstock.policies.mead import Mead
 from penstock.policies.mpc import Mpc
 from penstock.policies.organic import Organic
 from penstock.policies.pipelined_fission import PipelinedFission
@@ -9,4 +10,4 @@ from penstock.policies.spl import Spl
 from penstock.policies.static import Static
 from penstock.policies.threshold import Threshold
 
-__all__ = ["Fuzzy", "Mpc", "Organic", "PipelinedFission", "RuleBased", "Spl", "Static", "Threshold"]
+__all__ = ["Fuzzy", "Mead", "Mpc", "Organic", "PipelinedFission", "RuleBased", "Spl", "Static", "Threshold"]

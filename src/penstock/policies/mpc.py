@@ -15,7 +15,15 @@ from penstock.forecast import Forecaster, HoltWinters, trajectory
 from penstock.policies import rebalance
 from penstock.policies.mpc_model import Grid, Load, Weights, response, stage_costs, utilisation
 from penstock.policies.search import Found, shortest_path
-from penstock.policies.waiting import BurstWait, KingmanWait, Wait, burst_wait
+from penstock.policies.waiting import (
+    BatchResponse,
+    BatchSetting,
+    BurstWait,
+    KingmanWait,
+    Wait,
+    batch_response,
+    burst_wait,
+)
 
 #: A measured wait over a predicted one beyond these tells of a backlog, not of the model.
 _LEAST, _MOST = 0.05, 20.0
@@ -28,8 +36,9 @@ class StageMemory:
     forecast: Any
     expected: Load | None = None
     ratios: tuple[float, ...] = ()
-    bursts: BurstWait | None = None
+    bursts: BurstWait | BatchResponse | None = None
     fitted_at: float = -inf
+    fitted_rate: float = nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,9 @@ class Mpc:
 
     Beyond the paper: several ``stages`` are optimised jointly under one ``budget`` of replicas (latency is then the sum
     over them); ``waiting="map"`` takes waiting times from a Markovian arrival process fitted to the observed
-    inter-arrival times every ``refit`` seconds instead of Kingman's formula; ``drain`` plans to work a backlog off within so
-    many seconds.
+    inter-arrival times every ``refit`` seconds instead of Kingman's formula, ``waiting="microbatch"`` response times from the
+    micro-batch model (for plants that tell their trigger), and with either the target may be a ``percentile``; ``drain`` plans
+    to work a backlog off within so many seconds.
     """
 
     objective: str = "throughput"
@@ -74,6 +84,7 @@ class Mpc:
     stages: tuple[str, ...] = ()
     budget: int | None = None
     waiting: str = "kingman"
+    percentile: float | None = None
     refit: float = 60.0
     drain: float | None = None
     rebalance: bool = True
@@ -84,7 +95,7 @@ class Mpc:
         for value, known, what in (
             (self.objective, ("throughput", "latency"), "objective"),
             (self.cost, ("cores", "power"), "cost"),
-            (self.waiting, ("kingman", "map"), "waiting"),
+            (self.waiting, ("kingman", "map", "microbatch"), "waiting"),
         ):
             if value not in known:
                 raise PenstockError(f"Mpc does not know the {what} '{value}'; choose {' or '.join(known)}.")
@@ -109,6 +120,14 @@ class Mpc:
         if self.cost == "power" and (self.speed_knob is not Knob.FREQUENCY or not self.speeds):
             raise PenstockError(
                 "Mpc needs frequencies as its speeds to count power; give speeds=(1.2, ..., 2.0)."
+            )
+        if self.percentile is not None and (self.waiting == "kingman" or not 0 < self.percentile < 1):
+            raise PenstockError(
+                "Mpc needs waiting map or microbatch for a percentile between 0 and 1; Kingman gives means only."
+            )
+        if self.waiting == "microbatch" and self.speeds and self.speed_knob is not Knob.CPU_SHARE:
+            raise PenstockError(
+                "Mpc on micro-batches knows CPU shares as speeds; give speed_knob=Knob.CPU_SHARE."
             )
         if self.knob is Knob.EXECUTORS and len(self.stages) > 1:
             raise PenstockError("Mpc scales executors of the whole application; name one stage at the most.")
@@ -139,42 +158,67 @@ class Mpc:
         memory = memory or StageMemory(self.forecaster.start())
         memory = replace(memory, forecast=self.forecaster.update(memory.forecast, stage.arrival_rate))
         memory = self._correct(memory, stage, observation)
-        memory = self._fit(memory, stage, observation.time)
-        load = self._load(memory, stage)
+        memory = self._fit(memory, stage, observation)
+        load = self._load(memory, stage, observation)
         return replace(memory, expected=load), load
 
     def _correct(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
-        """r = mean of the last three measured over predicted waits (Expr. 8)."""
-        measured = stage.waiting_time
-        if isnan(measured):
-            measured = stage.latency.mean - _service(stage)
-        if memory.expected is None or not measured > 0:
+        """r = mean of the last three measured over predicted waits (Expr. 8); responses on micro-batches."""
+        if memory.expected is None:
             return memory
+        whole = isinstance(memory.expected.wait, BatchResponse)
+        if self.percentile is not None:
+            measured = stage.latency.p95 - (0.0 if whole else _service(stage))
+        elif whole or isnan(stage.waiting_time):
+            measured = stage.latency.mean - (0.0 if whole else _service(stage))
+        else:
+            measured = stage.waiting_time
         workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
         grid = Grid((max(1, int(workers.observed if workers else 1)),), (self._speed(stage),))
         expected = replace(memory.expected, correction=1.0)
-        predicted = float((response(grid, expected, 0) - expected.work / grid.speeds[0])[0, 0])
-        if not isfinite(predicted) or predicted <= 0:
+        own = 0.0 if whole else expected.work / grid.speeds[0]
+        predicted = float(response(grid, expected, 0)[0, 0]) - own
+        if not measured > 0 or not isfinite(predicted) or predicted <= 0:
             return memory
         ratio = min(max(measured / predicted, _LEAST), _MOST)
         return replace(memory, ratios=(*memory.ratios, ratio)[-3:])
 
-    def _fit(self, memory: StageMemory, stage: StageObservation, time: float) -> StageMemory:
-        gaps = stage.interarrivals
-        if self.waiting != "map" or gaps is None or len(gaps) < 200 or time - memory.fitted_at < self.refit:
+    def _fit(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
+        """Fit the arrivals anew when it is time, or when the rate has moved so far that a table no longer fits."""
+        gaps, time, rate = stage.interarrivals, observation.time, stage.arrival_rate
+        if self.waiting == "kingman" or gaps is None or len(gaps) < 200 or not float(np.sum(gaps)) > 0:
             return memory
-        return replace(memory, bursts=burst_wait(gaps, _or_one(stage.service_scv)), fitted_at=time)
+        moved = self.waiting == "microbatch" and abs(rate - memory.fitted_rate) > 0.5 * memory.fitted_rate
+        if time - memory.fitted_at < self.refit and not moved:
+            return memory
+        if self.waiting == "map":
+            fitted: BurstWait | BatchResponse = burst_wait(gaps, _or_one(stage.service_scv), self.percentile)
+            return replace(memory, bursts=fitted, fitted_at=time)
+        work, trigger = self._work(stage, observation), stage.extra.get("trigger", nan)
+        if not (trigger > 0 and work > 0 and rate > 0):
+            return memory
+        overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, 0.0) * self._speed(stage)
+        setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work, rate)
+        fitted = batch_response(gaps, setting, self._grid(stage).speeds, self.percentile)
+        return replace(memory, bursts=fitted, fitted_at=time, fitted_rate=rate, ratios=())
 
-    def _load(self, memory: StageMemory, stage: StageObservation) -> Load | None:
-        service, speed = _service(stage), self._speed(stage)
+    def _work(self, stage: StageObservation, observation: Observation) -> float:
+        """Seconds a tuple on one replica at speed 1; an executor may run several tasks at a time."""
+        executors = observation.executors
+        slots = observation.extra.get("slots", nan) if self.knob is Knob.EXECUTORS else nan
+        each = slots / executors.observed if executors and executors.observed > 0 and slots > 0 else 1.0
+        return _service(stage) * self._speed(stage) / each
+
+    def _load(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Load | None:
+        work = self._work(stage, observation)
         rates = trajectory(self.forecaster, memory.forecast, self.horizon)
-        if not service > 0 or not all(isfinite(r) for r in rates):
+        if not work > 0 or not all(isfinite(r) for r in rates):
             return None
         extra = stage.backlog / self.drain if self.drain and stage.backlog > 0 else 0.0
         wait: Wait = memory.bursts or KingmanWait(_or_one(stage.arrival_scv), _or_one(stage.service_scv))
         gaps = tuple(1.0 / max(r + extra, 1e-9) for r in rates)
         correction = float(np.mean(memory.ratios)) if memory.ratios else 1.0
-        return Load(stage.name, gaps, service * speed, wait, correction)
+        return Load(stage.name, gaps, work, wait, correction)
 
     def _speed(self, stage: StageObservation) -> float:
         """The present speed in the unit of ``speeds``; 1 where speeds are not controlled."""

@@ -18,7 +18,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.policies.waiting import Wait
+from penstock.policies.waiting import BatchResponse, Wait
 
 Floats = NDArray[np.float64]
 #: Beyond this many thresholds the exponential cost only keeps the order of the configurations.
@@ -71,6 +71,8 @@ def utilisation(grid: Grid, load: Load, step: int, capacity: float = 1.0) -> Flo
 
 def response(grid: Grid, load: Load, step: int, capacity: float = 0.95) -> Floats:
     """Mean response time of every (replicas, speed); infinite where it cannot keep up."""
+    if isinstance(load.wait, BatchResponse):
+        return load.correction * load.wait(utilisation(grid, load, step), grid.speeds)
     service = load.work / np.array(grid.speeds)[None, :]
     ideal = service / np.array(grid.workers, dtype=float)[:, None]
     wait = load.wait(utilisation(grid, load, step, capacity))

@@ -1,0 +1,323 @@
+"""Vertical scaling by queueing models fed with fitted arrival processes (MEAD V)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite, isnan, nan
+from typing import Any
+
+import numpy as np
+
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
+from penstock.policies.mead_model import (
+    BatchModel,
+    KingmanModel,
+    Model,
+    NetworkModel,
+    Operator,
+    Prediction,
+    Resources,
+)
+from penstock.policies.threshold import CPU_LEVELS
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Averages of what is known of one operator: seconds a tuple on a whole core, its SCV, selectivity."""
+
+    seconds: float
+    scv: float
+    selectivity: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeadState:
+    """When the next decision is due, and the demands of the operators so far."""
+
+    due: float | None = None
+    demands: tuple[tuple[str, Demand], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mead:
+    """Every ``interval`` seconds: fit the arrivals, predict, and give each operator the least that meets the target.
+
+    model: "map" (Markovian arrival processes by KPC, worst of the ``best`` fits of each of ``windows``: the whole buffer,
+    its last half, ...), "mg1" (Poisson arrivals) or "gig1" (Kingman; means only). target: response time in seconds of
+    every path from source to sink, its mean or the given ``percentile`` (0.95). levels: CPU shares to choose from.
+    down: by how many levels an operator may lose at one decision (None: any number). demands: service demands by
+    operator in seconds on a whole core, where they are known beforehand; otherwise they are measured.
+
+    Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
+    cost of its product; on micro-batch plants (that tell their trigger) the response is predicted by the
+    micro-batch model instead of queues, since a tuple waits for its batch; ``knob`` EXECUTORS takes executors as replicas.
+    """
+
+    model: str = "map"
+    target: float = 0.5
+    percentile: float | None = None
+    levels: tuple[float, ...] = CPU_LEVELS
+    interval: float = 60.0
+    windows: int = 2
+    best: int = 5
+    delta: float = 0.05
+    down: int | None = 1
+    replicas: tuple[int, ...] = (1,)
+    knob: Knob = Knob.WORKERS
+    demands: Mapping[str, float] = field(default_factory=dict)
+    max_states: int = 16
+    least: int = 1000  # inter-arrival times needed for a fit
+    name: str = "Mead"
+
+    def __post_init__(self) -> None:
+        if self.model not in ("map", "mg1", "gig1"):
+            raise PenstockError(f"Mead does not know the model '{self.model}'; choose map, mg1 or gig1.")
+        if self.model == "gig1" and self.percentile is not None:
+            raise PenstockError(
+                "Kingman's formula gives means only; choose the model map or mg1 for a percentile."
+            )
+        if self.target <= 0 or (self.percentile is not None and not 0 < self.percentile < 1):
+            raise PenstockError("Mead needs a target above 0 and a percentile between 0 and 1.")
+        if (
+            not self.levels
+            or any(not 0 < v <= 1 for v in self.levels)
+            or not self.replicas
+            or min(self.replicas) < 1
+        ):
+            raise PenstockError("Mead needs CPU levels within (0, 1] and replicas of at least 1.")
+        if self.windows < 1 or self.best < 1 or self.interval < 0 or not self.knob.whole:
+            raise PenstockError(
+                "Mead needs windows >= 1, best >= 1, interval >= 0 and workers or executors as its knob."
+            )
+
+    def start(self) -> MeadState:
+        """Nothing known."""
+        return MeadState()
+
+    def configurations(self, observation: Observation, name: str) -> tuple[Resources, ...]:
+        """(replicas, share) of an operator in rising order of capacity; of equal ones the one with fewer replicas.
+
+        Where there is one choice of replicas the present number stays; where no share can be set it is 1.
+        """
+        present = self._present(observation, name)
+        replicas = self.replicas if len(self.replicas) > 1 else (present[0],)
+        shares = self.levels if observation.capacity(Knob.CPU_SHARE, name) is not None else (1.0,)
+        made: dict[float, Resources] = {}
+        for count in sorted(replicas):
+            for share in shares:
+                made.setdefault(round(count * share, 9), (count, share))
+        return tuple(made[capacity] for capacity in sorted(made))
+
+    def step(self, state: MeadState, observation: Observation) -> tuple[MeadState, Decision]:
+        """Take demands in; when it is time, analyse and plan."""
+        state = replace(state, demands=self._measure(state, observation))
+        if state.due is not None and observation.time < state.due - 1e-9:
+            return state, Decision.keep(f"the next analysis is due at {state.due:.4g} s")
+        model, missing = self._model(state, observation)
+        if model is None:
+            return state, Decision.keep(missing)
+        return replace(state, due=observation.time + self.interval), self._plan(model, observation)
+
+    # -- what is known
+
+    def _measure(self, state: MeadState, observation: Observation) -> tuple[tuple[str, Demand], ...]:
+        known = dict(state.demands)
+        for stage in observation.stages:
+            fresh = _demand(stage, self.demands.get(stage.name))
+            if fresh is not None:
+                known[stage.name] = _blend(known.get(stage.name), fresh, given=stage.name in self.demands)
+        return tuple(known.items())
+
+    def _model(self, state: MeadState, observation: Observation) -> tuple[Model | None, str]:
+        stages = {s.name: s for s in observation.stages}
+        fed = {name for s in observation.stages for name in s.downstream}
+        sources = [s for s in observation.stages if s.name not in fed]
+        if not sources:
+            return None, "no stage that takes external arrivals"
+        source = sources[0]
+        operators = _operators(source, stages, dict(state.demands))
+        if operators is None:
+            return None, "the service demand of an operator is not known yet"
+        gaps = source.interarrivals
+        if gaps is None or len(gaps) < self.least or not float(np.sum(gaps)) > 0:
+            return None, f"{0 if gaps is None else len(gaps)} of {self.least} inter-arrival times seen"
+        trigger = source.extra.get("trigger", nan)
+        if self.model == "gig1" and not trigger > 0:
+            own = replace(operators[0], arrival_scv=float(np.var(gaps) / np.mean(gaps) ** 2))
+            return KingmanModel((own, *operators[1:]), source.name, 1.0 / float(np.mean(gaps))), ""
+        processes = self._processes(np.asarray(gaps, dtype=float))
+        if trigger > 0:
+            return self._batches(observation, source, operators[:1], processes, trigger), ""
+        return NetworkModel(operators, source.name, processes, self.percentile), ""
+
+    def _processes(self, gaps: Any) -> tuple[Any, ...]:
+        """The fitted processes of all windows, or processes without correlation."""
+        from penstock.models import Poisson, fit_kpc, fit_map2
+
+        parts = [
+            gaps[-(len(gaps) >> i) :]
+            for i in range(self.windows)
+            if len(gaps) >> i >= min(self.least, len(gaps))
+        ]
+        if self.model == "mg1":
+            return tuple(Poisson(1.0 / float(p.mean())) for p in parts if p.sum() > 0)
+        if self.model == "gig1":  # micro-batches only: a renewal process with the same variability
+            return tuple(
+                fit_map2(float(p.mean()), scv=float(p.var() / p.mean() ** 2), decay=0.0)
+                for p in parts
+                if p.sum() > 0
+            )
+        fits = [fit_kpc(p, best=self.best, max_states=self.max_states) for p in parts if p.sum() > 0]
+        return tuple(fit for window in fits for fit in window)
+
+    def _batches(
+        self, observation: Observation, source: StageObservation, operators: tuple[Operator, ...], processes: Any, trigger: float
+    ) -> BatchModel:  # fmt: skip
+        share = source.cpu_share.observed if source.cpu_share is not None else 1.0
+        overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan) * share
+        return BatchModel(
+            operators, source.name, processes, trigger, 0.0 if isnan(overhead) else overhead,
+            _slots(observation, source, self.knob), self.percentile,
+        )  # fmt: skip
+
+    # -- Fig. 5
+
+    def _plan(self, model: Model, observation: Observation) -> Decision:
+        options = {o.name: self.configurations(observation, o.name) for o in model.operators}
+        level = {o.name: 0 for o in model.operators}
+        for path in model.paths:
+            self._raise(model, path, level, options)
+        wanted = dict(level)
+        for name in level:
+            level[name] = max(level[name], self._floor(observation, name, options[name]))
+        resources = _chosen(level, options)
+        return self._decision(observation, model.predict(resources), resources, wanted != level)
+
+    def _raise(
+        self,
+        model: Model,
+        path: tuple[str, ...],
+        level: dict[str, int],
+        options: dict[str, tuple[Resources, ...]],
+    ) -> None:
+        now = model.predict(_chosen(level, options))
+        while now.paths[path] > self.target:
+            free = [n for n in path if level[n] < len(options[n]) - 1]
+            if not free:
+                break
+            slowest = max(free, key=lambda n: now.operators[n])
+            level[slowest] += 1
+            then = model.predict(_chosen(level, options))
+            # Where both are infinite the gain is unknown, and only more can tell.
+            gained = now.paths[path] - then.paths[path] if isfinite(then.paths[path]) else self.target
+            if then.paths[path] > self.target and gained < self.delta * self.target:
+                # With replicas the levels are many and each gains little: there the whole way up must gain too little.
+                top = level | {slowest: len(options[slowest]) - 1}
+                if len(self.replicas) == 1 or not self._worth(model, path, now, _chosen(top, options)):
+                    level[slowest] -= 1
+                    break
+            now = then
+
+    def _worth(
+        self, model: Model, path: tuple[str, ...], now: Prediction, resources: dict[str, Resources]
+    ) -> bool:
+        return now.paths[path] - model.predict(resources).paths[path] >= self.delta * self.target
+
+    def _floor(self, observation: Observation, name: str, options: tuple[Resources, ...]) -> int:
+        """The lowest level that a conservative scale-down allows."""
+        if self.down is None:
+            return 0
+        replicas, share = self._present(observation, name)
+        at = min(range(len(options)), key=lambda i: abs(options[i][0] * options[i][1] - replicas * share))
+        return max(0, at - self.down)
+
+    def _present(self, observation: Observation, name: str) -> Resources:
+        workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else name)
+        share = observation.capacity(Knob.CPU_SHARE, name)
+        return max(1, int(workers.planned)) if workers else 1, share.planned if share is not None else 1.0
+
+    def _decision(
+        self, observation: Observation, predicted: Prediction, resources: dict[str, Resources], held: bool
+    ) -> Decision:
+        changes: dict[tuple[Knob, str], Change] = {}
+        for name, (replicas, share) in resources.items():
+            place = "" if self.knob is Knob.EXECUTORS else name
+            present, quota = observation.value(self.knob, place), observation.value(Knob.CPU_SHARE, name)
+            if len(self.replicas) > 1 and present not in (None, replicas):
+                changes[self.knob, place] = Change(self.knob, place, replicas)
+            if quota is not None and not isinstance(quota, tuple) and abs(quota - share) > 1e-9:
+                changes[Knob.CPU_SHARE, name] = Change(Knob.CPU_SHARE, name, share)
+        worst = max(predicted.paths.values())
+        what = "mean" if self.percentile is None else f"P{100 * self.percentile:g}"
+        shown = ", ".join(
+            f"{n} {k} x {s:.0%}" if len(self.replicas) > 1 else f"{n} {s:.0%}"
+            for n, (k, s) in resources.items()
+        )
+        reason = (
+            f"{what} response {worst:.3g} s by the {self.model} model against {self.target:g} s with {shown}"
+        )
+        reason += "; released slowly" if held else ""
+        if worst > self.target:
+            reason += "; no configuration is expected to meet the target"
+        metric = Metric.LATENCY_MEAN if self.percentile is None else Metric.LATENCY_P95
+        return Decision(tuple(changes.values()), reason, {metric: worst}, feasible=worst <= self.target)
+
+
+def _chosen(level: dict[str, int], options: dict[str, tuple[Resources, ...]]) -> dict[str, Resources]:
+    return {name: options[name][x] for name, x in level.items()}
+
+
+def _demand(stage: StageObservation, given: float | None) -> Demand | None:
+    """Seconds a tuple on a whole core: service times stretch when the share is small."""
+    share = stage.cpu_share.observed if stage.cpu_share is not None else 1.0
+    seconds = given if given is not None else stage.service_time * share
+    if isnan(seconds) and stage.tuples_in > 0:
+        seconds = stage.busy_time / stage.tuples_in * share
+    if not seconds > 0 or not isfinite(seconds):
+        return None
+    selectivity = stage.selectivity
+    return Demand(seconds, stage.service_scv, selectivity if isfinite(selectivity) else nan)
+
+
+def _blend(old: Demand | None, new: Demand, given: bool) -> Demand:
+    if old is None:
+        return new
+    mixed = [
+        b if isnan(a) else a if isnan(b) else 0.8 * a + 0.2 * b
+        for a, b in ((old.seconds, new.seconds), (old.scv, new.scv), (old.selectivity, new.selectivity))
+    ]
+    return Demand(new.seconds if given else mixed[0], mixed[1], mixed[2])
+
+
+def _operators(
+    source: StageObservation, stages: dict[str, StageObservation], known: dict[str, Demand]
+) -> tuple[Operator, ...] | None:
+    """The operators reached from the source, the source first; None where a demand is missing."""
+    found: dict[str, Operator] = {}
+    open_ = [source.name]
+    while open_:
+        name = open_.pop(0)
+        if name in found:
+            continue
+        demand, stage = known.get(name), stages[name]
+        if demand is None:
+            return None
+        below = tuple(n for n in stage.downstream if n in stages)
+        scv = 0.5 if isnan(demand.scv) else min(max(demand.scv, 0.05), 50.0)  # Erlang-2 unless measured
+        selectivity = 1.0 if isnan(demand.selectivity) else demand.selectivity
+        arrival_scv = 1.0 if isnan(stage.arrival_scv) else stage.arrival_scv
+        found[name] = Operator(name, demand.seconds, scv, selectivity, arrival_scv, below)
+        open_ += below
+    return tuple(found.values())
+
+
+def _slots(observation: Observation, source: StageObservation, knob: Knob) -> float:
+    """Tasks that one replica runs at a time."""
+    slots = observation.extra.get("slots", nan)
+    capacity = observation.capacity(knob, "" if knob is Knob.EXECUTORS else source.name)
+    if isnan(slots) or capacity is None or capacity.observed <= 0:
+        return 1.0
+    return max(slots / capacity.observed, 1e-9)

@@ -1,0 +1,190 @@
+"""Predicted response times of an application under given resources, for the policy :class:`Mead` (MEAD V-A)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from penstock.models import (
+    MAP,
+    Application,
+    Edge,
+    Kingman,
+    MicroBatch,
+    Station,
+    TwoMoments,
+    fit_ph,
+    solve_network,
+)
+
+#: Replicas and CPU share of one operator.
+Resources = tuple[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator: seconds a tuple on a whole core, its variability, selectivity, and who gets its output."""
+
+    name: str
+    demand: float
+    scv: float = 0.5
+    selectivity: float = 1.0
+    arrival_scv: float = 1.0
+    downstream: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Response time of every path, and of every operator."""
+
+    paths: dict[tuple[str, ...], float]
+    operators: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkModel:
+    """An open network of single-server queues fed by each of several arrival processes; the worst counts.
+
+    An operator with k replicas is a server that is k times as fast; a tuple's own service still takes as long as on
+    one of them, so (1 - 1/k) of it is added to the response.
+    """
+
+    operators: tuple[Operator, ...]
+    source: str
+    processes: tuple[MAP, ...]
+    percentile: float | None = None
+
+    @cached_property
+    def _memo(self) -> dict[tuple[Resources, ...], Prediction]:
+        return {}
+
+    @cached_property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """Every way from the source to a sink."""
+        return self._application(self.processes[0], {o.name: (1, 1.0) for o in self.operators}).paths
+
+    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
+        """The worst prediction over all arrival processes."""
+        key = tuple(resources[o.name] for o in self.operators)
+        if key not in self._memo:
+            self._memo[key] = _worst([self._solve(process, resources) for process in self.processes])
+        return self._memo[key]
+
+    def _solve(self, process: MAP, resources: Mapping[str, Resources]) -> Prediction:
+        solved = solve_network(self._application(process, resources))
+        own = {o.name: _lost(o, resources[o.name]) for o in self.operators}
+        paths = {}
+        for path, response in solved.paths.items():
+            time = response.mean if self.percentile is None else response.percentile(self.percentile)
+            paths[path] = time + sum(own[name] for name in path)
+        return Prediction(paths, {n: m + own[n] for n, m in solved.station_means.items()})
+
+    def _application(self, process: MAP, resources: Mapping[str, Resources]) -> Application:
+        stations = [
+            Station(
+                o.name, fit_ph(o.demand / resources[o.name][0], o.scv), o.selectivity, resources[o.name][1]
+            )
+            for o in self.operators
+        ]
+        edges = [Edge(o.name, below) for o in self.operators for below in o.downstream]
+        return Application(stations, edges, {self.source: process})
+
+
+@dataclass(frozen=True, eq=False)
+class KingmanModel:
+    """Every operator a GI/G/1 queue by Kingman's formula, waits added up along the path; means only."""
+
+    operators: tuple[Operator, ...]
+    source: str
+    rate: float
+
+    @cached_property
+    def _by_name(self) -> dict[str, Operator]:
+        return {o.name: o for o in self.operators}
+
+    @cached_property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """Every way from the source to a sink."""
+        found: list[tuple[str, ...]] = []
+        open_: list[tuple[str, ...]] = [(self.source,)]
+        while open_:
+            path = open_.pop()
+            below = self._by_name[path[-1]].downstream
+            found += [] if below else [path]
+            open_ += [(*path, name) for name in below]
+        return tuple(sorted(found))
+
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        """Tuples a second into every operator."""
+        rates = dict.fromkeys(self._by_name, 0.0)
+        seen = {step for path in self.paths for step in pairwise(path)}
+        rates[self.source] = self.rate
+        for name in sorted(
+            self._by_name, key=lambda n: max((p.index(n) for p in self.paths if n in p), default=0)
+        ):
+            for above, below in seen:
+                if above == name:
+                    rates[below] += rates[name] * self._by_name[name].selectivity
+        return rates
+
+    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
+        """Waits by Kingman plus services."""
+        each = {}
+        for operator in self.operators:
+            replicas, share = resources[operator.name]
+            service = TwoMoments(operator.demand / replicas / share, operator.scv)
+            rate = self.rates[operator.name]
+            queue = Kingman(TwoMoments(1.0 / max(rate, 1e-12), operator.arrival_scv), service)
+            each[operator.name] = queue.mean_response + _lost(operator, resources[operator.name])
+        return Prediction({p: sum(each[n] for n in p) for p in self.paths}, each)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchModel:
+    """A micro-batch query: a tuple waits for its batch, whatever the operator (one operator, one path)."""
+
+    operators: tuple[Operator, ...]
+    source: str
+    processes: tuple[MAP, ...]
+    trigger: float
+    overhead: float
+    slots: float = 1.0
+    percentile: float | None = None
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """The query itself."""
+        return ((self.source,),)
+
+    @cached_property
+    def _queries(self) -> list[MicroBatch]:
+        demand = self.operators[0].demand
+        return [
+            MicroBatch(p, self.trigger, self.overhead, demand, workers=self.slots) for p in self.processes
+        ]
+
+    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
+        """The worst prediction over all arrival processes."""
+        replicas, share = resources[self.source]
+        times = []
+        for query in self._queries:
+            sized = query.with_capacity(workers=replicas * self.slots, share=share)
+            times.append(
+                sized.mean_response if self.percentile is None else sized.percentile(self.percentile)
+            )
+        return Prediction({(self.source,): max(times)}, {self.source: max(times)})
+
+
+Model = NetworkModel | KingmanModel | BatchModel
+
+
+def _worst(predictions: Sequence[Prediction]) -> Prediction:
+    paths = {p: max(q.paths[p] for q in predictions) for p in predictions[0].paths}
+    return Prediction(paths, {n: max(q.operators[n] for q in predictions) for n in predictions[0].operators})
+
+
+def _lost(operator: Operator, resources: Resources) -> float:
+    """What a server that is k times as fast understates of one tuple's own service."""
+    replicas, share = resources
+    return (1.0 - 1.0 / replicas) * operator.demand / share

@@ -1,0 +1,196 @@
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from penstock.core import Capacity, Knob, Metric, Observation, PenstockError, StageObservation
+from penstock.models import Poisson, fit_map2
+from penstock.policies import Mead
+from penstock.policies.mead_model import BatchModel, KingmanModel, NetworkModel, Operator
+from penstock.policies.threshold import CPU_LEVELS
+
+RNG = np.random.default_rng(4)
+BURSTY = fit_map2(1 / 100.0, dispersion=60.0).sample(20_000, RNG)
+CALM = RNG.exponential(1 / 100.0, 20_000)
+DEMANDS = {"parser": 0.0012, "counter": 0.0015, "matcher": 0.0035}
+
+
+def log_analysis(gaps, share=1.0, time=0.0, workers=1, **extra):
+    """MEAD's application: a parser that feeds a counter and a matcher."""
+    rate = 1 / float(np.mean(gaps))
+    stages = tuple(
+        StageObservation(
+            name,
+            Capacity.steady(workers),
+            downstream=("counter", "matcher") if name == "parser" else (),
+            arrival_rate=rate,
+            arrival_scv=float(np.var(gaps) / np.mean(gaps) ** 2),
+            interarrivals=gaps if name == "parser" else None,
+            tuples_in=rate,
+            tuples_out=rate,
+            service_time=demand / share,
+            service_scv=0.5,
+            cpu_share=Capacity.steady(share),
+            extra=extra if name == "parser" else {},
+        )
+        for name, demand in DEMANDS.items()
+    )
+    return Observation(time, 10.0, stages)
+
+
+def shares(policy, observation):
+    _, decision = policy.step(policy.start(), observation)
+    return {n: decision.number(Knob.CPU_SHARE, n, 1.0) for n in DEMANDS}, decision
+
+
+def test_under_bursts_the_map_model_asks_for_more_than_poisson_or_kingman():
+    total = {}
+    for model in ("map", "mg1", "gig1"):
+        chosen, decision = shares(Mead(model, target=0.1, down=None), log_analysis(BURSTY))
+        total[model] = sum(chosen.values())
+        assert decision.feasible
+    assert total["map"] > total["mg1"]
+    assert total["map"] > total["gig1"]
+
+
+def test_without_bursts_the_models_agree():
+    results = [shares(Mead(model, target=0.02, down=None), log_analysis(CALM))[0] for model in ("map", "mg1")]
+    assert abs(sum(results[0].values()) - sum(results[1].values())) <= 0.3
+
+
+@pytest.mark.parametrize("percentile", [None, 0.95])
+def test_what_is_chosen_meets_the_target_by_its_own_model_and_the_operator_that_needs_it_gets_it(percentile):
+    target = 0.15 if percentile is None else 0.5
+    chosen, decision = shares(
+        Mead("map", target=target, percentile=percentile, down=None), log_analysis(BURSTY)
+    )
+    metric = Metric.LATENCY_MEAN if percentile is None else Metric.LATENCY_P95
+    assert decision.predicted[metric] <= target
+    assert chosen["matcher"] == max(chosen.values())
+
+
+def test_a_percentile_needs_at_least_as_much_as_the_mean():
+    mean, _ = shares(Mead(target=0.3, down=None), log_analysis(BURSTY))
+    upper, _ = shares(Mead(target=0.3, percentile=0.95, down=None), log_analysis(BURSTY))
+    assert all(upper[n] >= mean[n] for n in mean)
+
+
+def test_the_heuristic_is_close_to_the_best_configuration():
+    operators = tuple(
+        Operator(n, d, downstream=("counter", "matcher") if n == "parser" else ()) for n, d in DEMANDS.items()
+    )
+    for dispersion, target in ((20.0, 0.05), (60.0, 0.1), (100.0, 0.3)):
+        arrivals = fit_map2(1 / 100.0, dispersion=dispersion)
+        model = NetworkModel(operators, "parser", (arrivals,))
+        best = min(
+            (sum(c) for c in product(CPU_LEVELS, repeat=3)
+             if max(model.predict({n: (1, s) for n, s in zip(DEMANDS, c, strict=True)}).paths.values()) <= target),
+            default=None,
+        )  # fmt: skip
+        policy = Mead(target=target, down=None)
+        decision = policy._plan(model, log_analysis(CALM))
+        cost = sum(decision.number(Knob.CPU_SHARE, n, 1.0) for n in DEMANDS)
+        assert decision.feasible == (best is not None)
+        if best is not None:
+            assert cost <= best + 0.31  # at most two levels more in all
+
+
+def test_scale_down_takes_one_level_at_a_time():
+    chosen, decision = shares(Mead(target=5.0), log_analysis(CALM))
+    assert set(chosen.values()) == {0.85}
+    assert "released slowly" in decision.reason
+
+
+def test_scale_up_goes_all_the_way_at_once():
+    chosen, _ = shares(Mead(target=0.1), log_analysis(BURSTY, share=0.4))
+    assert chosen["matcher"] >= 0.7
+
+
+def test_demands_are_measured_at_the_present_share():
+    slow, _ = shares(Mead(target=0.1, down=None), log_analysis(BURSTY, share=0.55))
+    fast, _ = shares(Mead(target=0.1, down=None), log_analysis(BURSTY, share=1.0))
+    present = {n: 0.55 if v == 1.0 else v for n, v in slow.items()}
+    assert {n: v for n, v in fast.items() if v not in (1.0, 0.55)} == {
+        n: v for n, v in present.items() if v not in (1.0, 0.55)
+    }
+
+
+def test_a_target_beyond_reach_is_said():
+    _, decision = shares(Mead(target=0.001), log_analysis(CALM))
+    assert not decision.feasible
+    assert "no configuration" in decision.reason
+
+
+def test_it_analyses_only_when_due():
+    policy = Mead(target=0.1, interval=60.0)
+    state, first = policy.step(policy.start(), log_analysis(BURSTY, time=10.0))
+    assert "response" in first.reason
+    state, second = policy.step(state, log_analysis(BURSTY, time=20.0))
+    assert "due" in second.reason
+    _, third = policy.step(state, log_analysis(BURSTY, time=70.0))
+    assert "response" in third.reason
+
+
+def test_too_few_arrivals_or_unknown_demands_are_waited_for():
+    _, decision = shares(Mead(), log_analysis(BURSTY[:50]))
+    assert "50 of 1000" in decision.reason
+    seen = log_analysis(BURSTY)
+    bare = replace(seen, stages=tuple(replace(s, service_time=float("nan")) for s in seen.stages))
+    assert "not known" in shares(Mead(), bare)[1].reason
+    assert "response" in shares(Mead(demands=DEMANDS), bare)[1].reason
+
+
+def test_several_windows_notice_a_change_of_the_traffic():
+    changed = np.concatenate([CALM[:10_000], BURSTY[:10_000]])
+    one, _ = shares(Mead(target=0.1, windows=1, down=None), log_analysis(changed))
+    two, _ = shares(Mead(target=0.1, windows=2, down=None), log_analysis(changed))
+    assert sum(two.values()) >= sum(one.values())
+
+
+def test_replicas_extend_the_choice():
+    heavy = {"parser": 0.004, "counter": 0.005, "matcher": 0.018}
+    policy = Mead("mg1", target=0.1, replicas=(1, 2, 3), demands=heavy, down=None)
+    _, decision = policy.step(policy.start(), log_analysis(CALM))
+    assert decision.feasible
+    assert decision.number(Knob.WORKERS, "matcher", 1) * decision.number(Knob.CPU_SHARE, "matcher", 1.0) > 1.8
+    alone = Mead("mg1", target=0.1, demands=heavy, down=None)
+    assert not alone.step(alone.start(), log_analysis(CALM))[1].feasible
+
+
+def test_on_micro_batches_the_wait_for_the_batch_counts():
+    gaps = BURSTY / 10  # 1000 tuples a second
+    stage = StageObservation(
+        "query", Capacity.steady(2), arrival_rate=1000.0, interarrivals=gaps, service_time=0.001, tuples_in=1000.0,
+        tuples_out=1000.0, cpu_share=Capacity.steady(1.0), extra={"trigger": 1.0, "overhead_time": 0.2},
+    )  # fmt: skip
+    seen = Observation(1.0, 1.0, (stage,), executors=Capacity.steady(2), extra={"slots": 2.0})
+    policy = Mead(target=1.5, knob=Knob.EXECUTORS, replicas=(1, 2, 3, 4), down=None)
+    _, decision = policy.step(policy.start(), seen)
+    assert 0.5 < decision.predicted[Metric.LATENCY_MEAN] <= 1.5
+    tight = Mead(target=0.6, knob=Knob.EXECUTORS, replicas=(1, 2, 3, 4), down=None)
+    assert not tight.step(tight.start(), seen)[1].feasible  # half a trigger and the overhead are 0.7 s
+    mean = BatchModel((Operator("query", 0.001),), "query", (Poisson(1000.0),), 1.0, 0.2, 2.0)
+    assert mean.predict({"query": (1, 1.0)}).paths[("query",)] == pytest.approx(0.5 + 0.2 + 0.5, abs=0.05)
+
+
+def test_kingman_follows_rates_through_the_graph():
+    operators = (
+        Operator("a", 0.001, 1.0, 0.5, 1.0, ("b", "c")), Operator("b", 0.001, 1.0, 1.0, 1.0, ("d",)),
+        Operator("c", 0.001, 1.0, 1.0, 1.0, ("d",)), Operator("d", 0.001, 1.0, 1.0, 1.0, ()),
+    )  # fmt: skip
+    model = KingmanModel(operators, "a", 400.0)
+    assert model.paths == (("a", "b", "d"), ("a", "c", "d"))
+    assert model.rates == {"a": 400.0, "b": 200.0, "c": 200.0, "d": 400.0}
+    assert model.predict({o.name: (1, 0.5) for o in operators}).operators["a"] == pytest.approx(
+        0.002 + 4 * 0.002
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"model": "x"}, {"model": "gig1", "percentile": 0.95}, {"target": 0.0}, {"percentile": 95}, {"levels": ()}, {"replicas": (0,)}],
+)  # fmt: skip
+def test_impossible_parameters_are_refused(wrong):
+    with pytest.raises(PenstockError):
+        Mead(**wrong)
