@@ -10,9 +10,14 @@ from penstock import policies as shelf
 from penstock.core.capacity import Knob
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.policy import AnyPolicy
+from penstock.policies.threshold import CPU_LEVELS
 from penstock.sim.load import Load
+from penstock.sim.network import LOG_ANALYSIS, Operator, OperatorNetwork
 from penstock.sim.operator import OperatorCosts, PartitionedOperator, triggers
 from penstock.sim.query import PreferencePlant, QueryCosts, of_events
+from penstock.sim.regions import Operator as Step
+from penstock.sim.regions import RegionsPlant
+from penstock.sim.regions.graph import chain
 from penstock.sim.spark_like import SparkCosts, SparkLike
 from penstock.sim.virtual import VirtualPlant
 from penstock.traffic import Attributes, zipf
@@ -64,6 +69,31 @@ def _preference(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
         pane_workers=int(p["pane_workers"]),
         window_workers=int(p["window_workers"]),
         limit=int(p["limit"]),
+    )
+
+
+def _network(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
+    factor = p["load"]
+    operators = tuple(
+        Operator(o.name, o.demand * factor, o.downstream, o.phases, o.selectivity) for o in LOG_ANALYSIS
+    )
+    return OperatorNetwork(
+        load.arrivals, operators, 1.0, int(p["replicas"]), seed, int(p["recent"]), load.work
+    )
+
+
+def _regions(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
+    counts, _ = np.histogram(load.arrivals, bins=max(1, int(load.seconds)), range=(0.0, load.seconds))
+    rates = counts * p["scale"]
+    graph = chain(
+        Step("source", p["cost"] / 50),
+        [(Step("parse", p["cost"]), Step("enrich", p["cost"]), Step("count", 2 * p["cost"]))],
+    )
+    return RegionsPlant(
+        graph,
+        offered=lambda t: float(rates[min(int(t), len(rates) - 1)]),
+        most_replicas=int(p["limit"]),
+        seed=seed,
     )
 
 
@@ -129,6 +159,27 @@ PLANTS: dict[str, PlantKind] = {
             "Threshold": {"limits": (1, 60)},
             "Static": {"workers": {"panes": 4, "windows": 20}},
         },
+    ),
+    "network": PlantKind(
+        "a log analysis of three operators with CPU shares",
+        _network,
+        period=10.0,
+        target=0.3,
+        parameters={"load": 1.0, "replicas": 1, "recent": 50_000},
+        trace="map2:rate=300,dispersion=100",
+        policies={
+            "Threshold": {"knob": Knob.CPU_SHARE, "levels": CPU_LEVELS, "high": 0.7, "low": 0.5},
+            "Static": {},
+        },
+    ),
+    "regions": PlantKind(
+        "regions of pipelines and replicas on twelve cores",
+        _regions,
+        period=1.0,
+        target=1.0,
+        parameters={"cost": 1e-6, "scale": 1000.0, "limit": 16},
+        trace="steps:rate=300,factor=4",
+        policies={"Static": {"workers": {"r1": 8}}},
     ),
 }
 
