@@ -14,6 +14,7 @@ from penstock.core.errors import PenstockError, unknown
 BENCHES: dict[str, str] = {
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
+    "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",
     "traffic": "arrival generators and trace statistics",
 }
 

@@ -1,0 +1,45 @@
+"""Plots of the query benchmark."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+
+def plot_rates(
+    hand_rates: Sequence[int],
+    hand: Sequence[Mapping[str, Any]],
+    our_rates: Sequence[int],
+    ours: Sequence[Mapping[str, Any]],
+    path: Path,
+) -> None:
+    """Work for a second of stream against the stream's rate; below the line the stream is sustained."""
+    figure, axis = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    axis.loglog(hand_rates, [d["load"] for d in hand], "o-", label="window() + collect_list + paretoset")
+    axis.loglog(our_rates, [d["load"] for d in ours], "s-", label="Penstock")
+    axis.axhline(1.0, color="grey", linestyle=":")
+    axis.set_xlabel("tuples a second in the stream")
+    axis.set_ylabel("seconds of work for a second of stream")
+    axis.set_title("Sustained below 1 (8 attributes, windows of 1 s by 0.2 s, two cores)", loc="left")
+    axis.grid(alpha=0.3, which="both")
+    axis.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_growth(at: Sequence[int], lines: Mapping[str, Sequence[float]], label: str, path: Path) -> None:
+    """Work for a second of stream against something that grows."""
+    figure, axis = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    for name, values in lines.items():
+        axis.plot(at, values, "o-", label=name)
+    axis.set_yscale("log")
+    axis.set_xlabel(label)
+    axis.set_ylabel("seconds of work for a second of stream")
+    axis.grid(alpha=0.3, which="both")
+    axis.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
