@@ -1,0 +1,104 @@
+"""Which worker gets which row."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.spark.query.routing import Router, RoutingPlan, pack, unpack
+
+panes_in_order = st.lists(st.integers(0, 5), max_size=80).map(lambda p: np.array(p, dtype=np.int64))
+
+
+def plan(strategy="AS", workers=3, threshold=float("inf"), **options) -> RoutingPlan:
+    return RoutingPlan(strategy, workers, tuple(range(workers)), threshold, **options)
+
+
+@given(
+    panes_in_order, st.sampled_from(["PB_RR", "TB_RR", "AS", "AS_PID"]), st.integers(1, 5), st.floats(1, 50)
+)
+def test_every_row_goes_to_a_worker_that_exists(panes, strategy, workers, threshold):
+    assigned = plan(strategy, workers, threshold).assign(panes)
+    assert len(assigned) == len(panes)
+    assert all(0 <= w < workers for w in assigned)
+
+
+@given(panes_in_order, st.integers(1, 5))
+def test_without_a_threshold_a_pane_stays_on_one_worker(panes, workers):
+    for strategy in ("PB_RR", "AS", "AS_PID"):
+        assigned = plan(strategy, workers).assign(panes)
+        assert all(len(set(assigned[panes == p])) == 1 for p in set(panes.tolist()))
+
+
+@given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 20))
+def test_a_pane_moves_on_when_its_owners_share_is_full(rows, workers, threshold):
+    assigned = plan(workers=workers, threshold=float(threshold)).assign(np.zeros(rows, dtype=np.int64))
+    runs = np.flatnonzero(np.diff(assigned)) + 1
+    assert len(set(assigned)) == min(workers, -(-rows // threshold))
+    if workers > 1:
+        assert runs.tolist() == list(range(threshold, rows, threshold))
+
+
+def test_rows_are_dealt_in_turn_by_tuple():
+    assert plan("TB_RR", 3).assign(np.array([7, 7, 7, 7])).tolist() == [0, 1, 2, 0]
+
+
+def test_a_pane_goes_on_with_its_owner_until_that_one_is_full():
+    going_on = plan(workers=3, threshold=10, owners={4: (2, 7)})
+    assert going_on.assign(np.full(5, 4)).tolist() == [2, 2, 2, 0, 0]
+
+
+def test_an_owner_that_was_removed_is_not_asked_again():
+    assert plan(workers=2, threshold=10, owners={4: (3, 1)}).assign(np.array([4]))[0] in (0, 1)
+
+
+def test_input_partitions_share_the_threshold():
+    assigned = plan(workers=2, threshold=10, inputs=5).assign(np.zeros(4, dtype=np.int64))
+    assert assigned.tolist() == [0, 0, 1, 1]
+
+
+def test_a_message_carries_its_panes():
+    table, panes, offsets = unpack(pa.py_buffer(pack(pa.table({"x": [1, 2, 3]}), [4, 9], [0, 1, 3])))
+    assert (table["x"].to_pylist(), panes, offsets) == ([1, 2, 3], [4, 9], [0, 1, 3])
+
+
+def route(rows: pa.RecordBatch, folder=None, **options):
+    given_options = {
+        "time": "t",
+        "attributes": ("x",),
+        "pane_us": 10,
+        "plan": plan("PB_RR", 2),
+        "punctuation": None,
+        "seen": None,
+        "prefix": "p",
+        "dead_folder": folder,
+        "late_folder": folder,
+    }
+    return list(Router(**given_options | options)(iter([rows])))
+
+
+def rows_of(times, values):
+    stamps = pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.record_batch({"t": stamps, "x": pa.array(values, pa.float64())})
+
+
+def test_an_empty_partition_says_nothing():
+    assert route(rows_of([], [])) == []
+
+
+def test_a_partition_of_bad_rows_only_is_counted_and_set_aside(tmp_path):
+    messages = route(rows_of([None, 5], [1.0, None]), str(tmp_path))
+    assert [m["kind"][0].as_py() for m in messages] == ["tally"]
+    told = messages[0]["payload"][0].as_py().decode()
+    assert '"bad": 2' in told
+    assert pq.read_table(next(tmp_path.iterdir()))["reason"].to_pylist() == ["t is null", "x is null"]
+
+
+@pytest.mark.parametrize(("punctuation", "late"), [(None, 0), (5, 1), (6, 2)])
+def test_rows_before_the_punctuation_are_late(tmp_path, punctuation, late):
+    messages = route(rows_of([4, 5, 30], [1.0, 2.0, 3.0]), str(tmp_path), punctuation=punctuation)
+    assert f'"late": {late},' in messages[-1]["payload"][0].as_py().decode()
+    kept = sum(unpack(m["payload"][0].as_buffer())[0].num_rows for m in messages[:-1])
+    assert kept == 3 - late

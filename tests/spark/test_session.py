@@ -1,0 +1,97 @@
+"""The one place that builds a Spark session."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import penstock.spark
+from penstock.core.errors import PenstockError
+from penstock.spark.java import find_java
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_session_that_is_there_is_taken(spark):
+    assert penstock.spark.session() is spark
+    assert penstock.spark.session(existing=spark) is spark
+
+
+def test_workers_run_the_drivers_interpreter(spark):
+    def interpreter(batches):
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.record_batch({"python": [sys.executable]})
+
+    rows = spark.range(1).mapInArrow(interpreter, "python string").collect()
+    assert rows[0].python == sys.executable
+
+
+def test_local_mode_is_bound_to_loopback_and_quiet(spark):
+    assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
+
+
+def test_penstocks_sources_are_known(spark):
+    frame = spark.read.format("penstock-traffic").options(rate="100", seconds="1", seed="1").load()
+    assert frame.count() > 50
+
+
+def test_java_that_is_too_old_or_missing_gets_one_sentence(monkeypatch, tmp_path):
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(Path, "glob", lambda *_: [])
+    with pytest.raises(PenstockError, match=r"Java 17 or newer but found 11\.0\.2"):
+        find_java()
+    monkeypatch.delenv("JAVA_HOME")
+    with pytest.raises(PenstockError, match="none was found"):
+        find_java()
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_stays_behind(number):
+    code = (
+        "import time, penstock.spark as s\n"
+        "with s.running(s.session('local[1]')) as spark:\n"
+        "    print(spark.range(3).mapInArrow(lambda b: b, 'id long').count(), flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stdout.readline().strip() == "3"
+    assert len(group(child.pid)) > 1
+    os.kill(child.pid, number)
+    child.wait(30)
+    end = time.monotonic() + 30
+    while group(child.pid) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert group(child.pid) == []
+
+
+def group(pid: int) -> list[int]:
+    """Processes of a session, by its leader."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[3]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
