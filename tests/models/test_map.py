@@ -12,7 +12,7 @@ from penstock.core.errors import PenstockError
 from penstock.models import MAP, Mmpp2, Poisson, fit_map2, kpc
 
 Build = Callable[[int, int], MAP]
-slow = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _by_quadrature(process: MAP, power: int) -> np.ndarray:
@@ -24,7 +24,7 @@ def _by_quadrature(process: MAP, power: int) -> np.ndarray:
         weight = x**power / (slowest * (1.0 - u) ** 2)
         return weight * scipy.linalg.expm(process.D0 * x) @ process.D1
 
-    return scipy.integrate.quad_vec(integrand, 0.0, 1.0 - 1e-9, epsabs=1e-13, epsrel=1e-12)[0]
+    return scipy.integrate.quad_vec(integrand, 0.0, 1.0 - 1e-9, epsabs=1e-11, epsrel=1e-10)[0]
 
 
 def _counts_by_uniformisation(process: MAP, t: float, most: int) -> tuple[float, float]:

@@ -164,7 +164,7 @@ def test_an_overloaded_queue_is_infinite_not_an_error(load: float) -> None:
     assert queue.survival([1.0, 2.0]).tolist() == [1.0, 1.0]
     assert queue.no_wait == 0.0
     with pytest.raises(PenstockError, match="grows without end"):
-        queue.response  # noqa: B018
+        queue.response
 
 
 def test_close_to_saturation_the_answer_stays_finite_and_right() -> None:

@@ -11,6 +11,7 @@ moves that are accounted for, so a dozen steps reach machine precision even clos
 """
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from penstock.core.jit import jit
@@ -52,3 +53,17 @@ def first_return(up: Matrix, up_down: Matrix, down_up: Matrix, down: Matrix) -> 
             break
     result: Matrix = np.maximum(h, 0.0)
     return result
+
+
+def polished_first_return(up: Matrix, up_down: Matrix, down_up: Matrix, down: Matrix) -> Matrix:
+    """Psi after one Newton step more.
+
+    Where the rates of the two sides differ by many orders of magnitude, the shifts of the doubling algorithm cost
+    digits. The residual is still exact to rounding, so a step (Q++ + Psi Q-+) X + X (Q-- + Q-+ Psi) = -residual, a
+    Sylvester equation for a tiny X, brings them back.
+    """
+    psi = first_return(up, up_down, down_up, down)
+    residual = up_down + up @ psi + psi @ down + psi @ (down_up @ psi)
+    step = scipy.linalg.solve_sylvester(up + psi @ down_up, down + down_up @ psi, -residual)
+    better: Matrix = psi + step
+    return better if np.isfinite(better).all() and better.min() >= 0.0 else psi

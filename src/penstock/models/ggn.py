@@ -8,6 +8,7 @@ from penstock.core.errors import PenstockError
 from penstock.models.exponential_form import ExponentialForm
 from penstock.models.map import MAP
 from penstock.models.map_ph1 import MapPh1
+from penstock.models.mg1 import Mg1
 from penstock.models.phase_type import PH
 from penstock.models.phase_type_fit import fit_ph
 from penstock.models.queue import Arrivals, Queue, Service
@@ -18,9 +19,10 @@ Routing = Literal["shared", "random"]
 class GGn(Queue):
     """``servers`` replicas.
 
-    ``routing="shared"``: one line, any free replica takes the next tuple. The wait is that of a single server of n-fold
-    speed times C(n, rho) / rho, with Erlang's C: exact for M/M/n and for n = 1. With MAP arrivals the single server is
-    MAP/PH/1, so that bursts count; with two moments it is Kingman's, which gives the Allen-Cunneen formula
+    ``routing="shared"``: one line, any free replica takes the next tuple. With MAP arrivals the wait is that of
+    MAP/PH/1 with a single server of n-fold speed, less what n servers spare single tuples: under Poisson arrivals that
+    is the share 1 - C(n, rho) / rho of the wait, with Erlang's C; in a burst all replicas are busy and nothing is
+    spared. Exact for M/M/n and for n = 1. With two moments it is the Allen-Cunneen formula
     C(n, rho) / (n (1 - rho)) (SCV_a + SCV_s) / 2 E[S], means only.
 
     ``routing="random"``: each tuple goes to one replica by chance (or by the hash of many keys), which then sees the MAP
@@ -57,10 +59,13 @@ class GGn(Queue):
             return MapPh1(self.arrivals.thinned(1.0 / self.servers), service)
         return MapPh1(self.arrivals, service.scaled(service.mean / self.servers))
 
-    @property
+    @cached_property
     def _thinning(self) -> float:
-        """C(n, rho) / rho: how much rarer waiting is with n servers than with one of n-fold speed."""
-        return erlang_c(self.servers, self.utilisation) / self.utilisation
+        """How much less a tuple waits for n servers than for one of n-fold speed: 1 - (1 - C/rho) W_M / W_MAP."""
+        assert self._single is not None
+        spared = 1.0 - erlang_c(self.servers, self.utilisation) / self.utilisation
+        calm = Mg1(self._single.arrivals, self._single.service).mean_wait
+        return 1.0 - spared * min(calm / self._single.mean_wait, 1.0)
 
     def _mean_wait(self) -> float:
         if self._single is None:

@@ -119,8 +119,8 @@ def _scv_and_decay(
         if decay is None:
             excess = dispersion - 1.0
             decay = max(_MILD_DECAY, 1.0 - (_BURSTY_SCV - 1.0) / excess) if excess > 0.0 else 0.0
-        scv = dispersion * (1.0 - decay) + decay
-        return _feasible_scv(scv, notes), decay
+        scv = _feasible_scv(dispersion * (1.0 - decay) + decay, notes)
+        return scv, decay if abs(scv - 1.0) >= _EDGE else 0.0
     scv = _feasible_scv(scv, notes)
     if abs(scv - 1.0) < _EDGE:
         if abs(dispersion - 1.0) > _EDGE:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from penstock.core.errors import PenstockError
 from penstock.models.chain import stationary
 from penstock.models.exponential_form import ExponentialForm
-from penstock.models.fluid import first_return
+from penstock.models.fluid import polished_first_return
 from penstock.models.map import MAP
 from penstock.models.phase_type import PH
 from penstock.models.queue import Queue
@@ -59,7 +59,7 @@ class MapPh1(Queue):
         rise: Matrix = np.kron(unit, self.service.T).astype(np.float64)
         done: Matrix = np.kron(unit, self.service.exit[:, None]).astype(np.float64)
         lift: Matrix = np.kron(self.arrivals.D1, self.service.alpha[None, :]).astype(np.float64)
-        back = first_return(rise, done, lift, self.arrivals.D0)
+        back = polished_first_return(rise, done, lift, self.arrivals.D0)
         back /= back.sum(axis=1, keepdims=True)  # a stable queue empties with probability 1
         empty = stationary(np.ascontiguousarray(self.arrivals.D0 + lift @ back))
         growth = rise + back @ lift

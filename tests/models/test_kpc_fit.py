@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from penstock.core.errors import PenstockError
+from penstock.models import MAP, Erlang, MapPh1, Poisson, fit_kpc, fit_map2, fit_windows, simulate_queue
+
+
+@pytest.fixture(scope="module")
+def bursty() -> np.ndarray:
+    return fit_map2(0.01, dispersion=100.0).sample(50_000, np.random.default_rng(100))
+
+
+def test_the_best_five_are_valid_maps_ranked_by_their_score(bursty: np.ndarray) -> None:
+    fits = fit_kpc(bursty)
+    assert len(fits) == 5
+    assert [fit.score for fit in fits] == sorted(fit.score for fit in fits)
+    for fit in fits:
+        assert isinstance(fit, MAP)
+        assert fit.order <= 16
+        assert fit.mean == pytest.approx(bursty.mean(), rel=1e-9)
+        assert set(fit.errors) >= {
+            "scv",
+            "skewness",
+            "autocorrelation",
+            "bicovariance",
+            "dispersion",
+            "response",
+        }
+        assert all(np.isfinite(error) for error in fit.errors.values())
+
+
+def test_the_same_seed_gives_the_same_fits(bursty: np.ndarray) -> None:
+    first, second = (fit_kpc(bursty[:20_000], best=2, seed=7) for _ in range(2))
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a.D0, b.D0)
+        np.testing.assert_array_equal(a.D1, b.D1)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.7, 0.9])
+def test_the_response_under_bursts_is_predicted_within_a_factor_of_two(
+    bursty: np.ndarray, load: float
+) -> None:
+    service = Erlang(2, load * bursty.mean())
+    simulated = simulate_queue(bursty, service.sample(bursty.size, np.random.default_rng(1))).mean()
+    for fit in fit_kpc(bursty, best=3):
+        assert 0.5 < MapPh1(fit, service).mean_response / simulated < 2.0
+
+
+def test_poisson_traffic_stays_poisson_for_every_practical_purpose() -> None:
+    gaps = Poisson(100.0).sample(30_000, np.random.default_rng(5))
+    best = fit_kpc(gaps)[0]
+    assert best.order <= 4
+    assert best.scv == pytest.approx(1.0, abs=0.05)
+    exact = MapPh1(Poisson(1 / gaps.mean()), Erlang(2, 0.8 * gaps.mean())).mean_response
+    assert MapPh1(best, Erlang(2, 0.8 * gaps.mean())).mean_response == pytest.approx(exact, rel=0.15)
+
+
+def test_ties_of_a_coarse_clock_are_handled() -> None:
+    times = np.cumsum(Poisson(1000.0).sample(20_000, np.random.default_rng(2)))
+    gaps = np.diff(np.round(times, 2))  # ten arrivals per tick
+    assert np.mean(gaps == 0.0) > 0.8
+    best = fit_kpc(gaps)[0]
+    assert best.rate == pytest.approx(1000.0, rel=0.05)
+
+
+def test_constant_gaps_give_the_most_regular_process() -> None:
+    (fit,) = fit_kpc(np.full(1000, 0.25))
+    assert fit.order == 16
+    assert fit.mean == pytest.approx(0.25)
+    assert "more than 16 phases" in fit.notes[0]
+    assert all(np.isfinite(error) for error in fit.errors.values())
+
+
+def test_regular_gaps_are_fitted_too() -> None:
+    gaps = Erlang(3, 1.0).sample(10_000, np.random.default_rng(0))
+    best = fit_kpc(gaps)[0]
+    assert best.scv == pytest.approx(1 / 3, rel=0.1)
+
+
+def test_alternating_gaps_keep_their_negative_correlation() -> None:
+    gaps = fit_map2(1.0, scv=3.0, decay=-0.6).sample(50_000, np.random.default_rng(4))
+    best = fit_kpc(gaps)[0]
+    assert best.autocorrelation(1)[0] == pytest.approx(-0.2, abs=0.05)
+
+
+def test_a_limit_on_the_states_is_kept(bursty: np.ndarray) -> None:
+    assert all(fit.order <= 4 for fit in fit_kpc(bursty[:10_000], max_states=4))
+
+
+def test_windows_show_a_change_of_traffic_in_the_newest_first() -> None:
+    rng = np.random.default_rng(0)
+    gaps = np.concatenate(
+        [Poisson(10.0).sample(15_000, rng), fit_map2(0.1, dispersion=60.0).sample(5_000, rng)]
+    )
+    fits = fit_windows(gaps)
+    assert list(fits) == ["all", "last half", "last quarter"]
+    assert {name: models[0].window for name, models in fits.items()} == {name: name for name in fits}
+    assert fits["last quarter"][0].scv > 2 * fits["all"][0].scv
+    assert list(fit_windows(gaps[:1500])) == ["all"]
+
+
+def test_impossible_requests_are_refused() -> None:
+    with pytest.raises(PenstockError, match="at least 100"):
+        fit_kpc([1.0, 2.0])
+    with pytest.raises(PenstockError, match="1 result or more"):
+        fit_kpc(np.ones(200), best=0)
