@@ -51,7 +51,8 @@ def _target(tables: Tables, given: float | None) -> tuple[Metric, float]:
     run: dict[str, Any] = next(
         (r for r in reversed(tables.records) if r["kind"] == "run" and "target" in r), {}
     )
-    metric = Metric(run.get("metric", Metric.LATENCY_P95.value))
+    name = run.get("metric", Metric.LATENCY_P95.value)
+    metric = next((m for m in Metric if m.value == name), Metric.LATENCY_P95)
     return metric, float(given if given is not None else run.get("target", nan))
 
 
@@ -180,7 +181,7 @@ def _plot_capacity(axis: Any, seen: list[Any], times: Floats) -> None:
     cores = np.array([resources(o) for o in seen])
     if not np.allclose(cores, observed):
         axis.fill_between(times, cores, color="#cfe8d8", step="post", label="cores held")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.25 * max(1.0, *planned, *observed))
     axis.set_ylabel("executors" if seen[0].executors is not None else "workers")
     axis.legend(loc="upper left", frameon=False, fontsize=8, ncols=3)
 
