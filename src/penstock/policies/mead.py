@@ -52,8 +52,8 @@ class Mead:
     operator in seconds on a whole core, where they are known beforehand; otherwise they are measured.
 
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
-    cost of its product; on micro-batch plants (that tell their trigger) the response is predicted by the
-    micro-batch model instead of queues, since a tuple waits for its batch; ``knob`` EXECUTORS takes executors as replicas.
+    cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)
+    the response is predicted by the micro-batch model instead of queues, since a tuple waits for its batch.
     """
 
     model: str = "map"
@@ -65,7 +65,7 @@ class Mead:
     best: int = 5
     delta: float = 0.05
     down: int | None = 1
-    replicas: tuple[int, ...] = (1,)
+    replicas: tuple[int, ...] = ()
     knob: Knob = Knob.WORKERS
     demands: Mapping[str, float] = field(default_factory=dict)
     max_states: int = 16
@@ -81,12 +81,7 @@ class Mead:
             )
         if self.target <= 0 or (self.percentile is not None and not 0 < self.percentile < 1):
             raise PenstockError("Mead needs a target above 0 and a percentile between 0 and 1.")
-        if (
-            not self.levels
-            or any(not 0 < v <= 1 for v in self.levels)
-            or not self.replicas
-            or min(self.replicas) < 1
-        ):
+        if not self.levels or any(not 0 < v <= 1 for v in self.levels) or min(self.replicas, default=1) < 1:
             raise PenstockError("Mead needs CPU levels within (0, 1] and replicas of at least 1.")
         if self.windows < 1 or self.best < 1 or self.interval < 0 or not self.knob.whole:
             raise PenstockError(
@@ -100,10 +95,10 @@ class Mead:
     def configurations(self, observation: Observation, name: str) -> tuple[Resources, ...]:
         """(replicas, share) of an operator in rising order of capacity; of equal ones the one with fewer replicas.
 
-        Where there is one choice of replicas the present number stays; where no share can be set it is 1.
+        Without a choice of replicas the present number stays; where no share can be set it is 1.
         """
         present = self._present(observation, name)
-        replicas = self.replicas if len(self.replicas) > 1 else (present[0],)
+        replicas = self._counts(observation) or (present[0],)
         shares = self.levels if observation.capacity(Knob.CPU_SHARE, name) is not None else (1.0,)
         made: dict[float, Resources] = {}
         for count in sorted(replicas):
@@ -120,6 +115,13 @@ class Mead:
         if model is None:
             return state, Decision.keep(missing)
         return replace(state, due=observation.time + self.interval), self._plan(model, observation)
+
+    def _counts(self, observation: Observation) -> tuple[int, ...]:
+        """Numbers of replicas to choose from; executors, if none are given, up to what the plant could have."""
+        executors = observation.executors
+        if self.replicas or self.knob is not Knob.EXECUTORS or executors is None:
+            return self.replicas
+        return tuple(range(1, int(min(executors.limit, 16)) + 1))
 
     # -- what is known
 
@@ -216,7 +218,8 @@ class Mead:
             if then.paths[path] > self.target and gained < self.delta * self.target:
                 # With replicas the levels are many and each gains little: there the whole way up must gain too little.
                 top = level | {slowest: len(options[slowest]) - 1}
-                if len(self.replicas) == 1 or not self._worth(model, path, now, _chosen(top, options)):
+                few = len(options[slowest]) <= len(self.levels)
+                if few or not self._worth(model, path, now, _chosen(top, options)):
                     level[slowest] -= 1
                     break
             now = then
@@ -246,16 +249,13 @@ class Mead:
         for name, (replicas, share) in resources.items():
             place = "" if self.knob is Knob.EXECUTORS else name
             present, quota = observation.value(self.knob, place), observation.value(Knob.CPU_SHARE, name)
-            if len(self.replicas) > 1 and present not in (None, replicas):
+            if present not in (None, replicas):
                 changes[self.knob, place] = Change(self.knob, place, replicas)
             if quota is not None and not isinstance(quota, tuple) and abs(quota - share) > 1e-9:
                 changes[Knob.CPU_SHARE, name] = Change(Knob.CPU_SHARE, name, share)
         worst = max(predicted.paths.values())
         what = "mean" if self.percentile is None else f"P{100 * self.percentile:g}"
-        shown = ", ".join(
-            f"{n} {k} x {s:.0%}" if len(self.replicas) > 1 else f"{n} {s:.0%}"
-            for n, (k, s) in resources.items()
-        )
+        shown = ", ".join(f"{n} {k} x {s:.0%}" for n, (k, s) in resources.items())
         reason = (
             f"{what} response {worst:.3g} s by the {self.model} model against {self.target:g} s with {shown}"
         )
