@@ -28,7 +28,7 @@ from penstock.traffic import (
     poisson,
     read_trace,
 )
-from penstock.traffic.plot import plot_trace
+from penstock.traffic.plot import plot_scales, plot_trace
 
 _MILLION = 1e6
 
@@ -154,6 +154,14 @@ def _statistics(report: Report, folder: Path) -> None:
     plot = folder / "traffic-map2.png"
     plot_trace(plot, times, describe(times), "MAP(2), I = 1000")
     report.plots.append(plot)
+    scales = folder / "traffic-scales.png"
+    streams: dict[str, ArrivalProcess] = {
+        "Poisson": poisson(10_000.0),
+        "MAP(2), I = 1000": map2(10_000.0, 1000.0),
+        "Self-similar, H = 0.75": SelfSimilar(10_000.0, 0.75),
+    }
+    plot_scales(scales, {name: process.sample(60.0, seed=1) for name, process in streams.items()})
+    report.plots.append(scales)
 
 
 def _burstiness(report: Report, seconds: float) -> None:

@@ -1,5 +1,6 @@
 """The picture of a trace: rate over time at two scales, autocorrelation, dispersion curve."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,37 @@ def plot_trace(path: Path, arrival: Floats, found: Description, title: str = "")
         axis.tick_params(colors=_INK, labelsize=9)
         axis.grid(alpha=0.25, linewidth=0.6)
     figure.suptitle(_headline(found, title), color=_INK, fontsize=12, x=0.012, ha="left")
+    _save(figure, path)
+
+
+def plot_scales(path: Path, streams: Mapping[str, Floats], window: float = 0.1) -> None:
+    """Streams beside each other at two time scales a factor of ten apart (as Elastic-PPQ figure 3 does)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.0, 2.3 * len(streams) + 0.4), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(streams), 2, squeeze=False)
+    for (wide, near), (name, arrival) in zip(axes, streams.items(), strict=True):
+        seconds = float(arrival[-1] - arrival[0])
+        begin = 0.45 * seconds
+        for axis, step, first, last, colour in (
+            (wide, window, 0.0, seconds, _BLUE),
+            (near, window / 10.0, begin, begin + seconds / 10.0, _RED),
+        ):
+            since = arrival - arrival[0] - first
+            counts = window_counts(since[(since >= 0.0) & (since < last - first)], step)
+            edges = first + np.arange(counts.size + 1) * step
+            axis.stairs(counts / step, edges, color=colour, linewidth=0.8)
+            axis.stairs(counts / step, edges, color=colour, alpha=0.18, fill=True)
+            axis.set(xlim=(first, last), ylim=(0, None), ylabel="arrivals / s")
+            axis.set_title(f"{name}, per {_seconds(step)}", fontsize=10)
+            axis.yaxis.set_major_formatter("{x:,.0f}")
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.tick_params(colors=_INK, labelsize=9)
+        wide.axvspan(begin, begin + seconds / 10.0, color=_RED, alpha=0.15, linewidth=0)
+    for axis in axes[-1]:
+        axis.set_xlabel("seconds")
     _save(figure, path)
 
 
