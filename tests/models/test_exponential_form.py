@@ -8,7 +8,7 @@ from penstock.models import Erlang, Exponential, HyperExponential
 from penstock.models.exponential_form import ExponentialForm
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 12), st.floats(1e-6, 1e6), st.floats(0.0, 0.9999999))
 def test_quantiles_invert_the_distribution_function(k: int, mean: float, q: float) -> None:
     law = Erlang(k, mean)
@@ -38,8 +38,8 @@ def test_a_sum_has_the_sum_of_means_and_variances() -> None:
 
 
 def test_the_density_integrates_to_the_distribution_function() -> None:
-    law, x = Erlang(2, 1.0), np.linspace(0.0, 3.0, 3001)
-    assert np.trapezoid(law.pdf(x), x) == pytest.approx(law.cdf(3.0)[0], abs=1e-6)
+    law, x = Erlang(2, 1.0), np.linspace(0.0, 3.0, 201)
+    assert np.trapezoid(law.pdf(x), x) == pytest.approx(law.cdf(3.0)[0], abs=1e-4)
 
 
 def test_impossible_quantiles_and_moments_are_refused() -> None:

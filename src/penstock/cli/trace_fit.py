@@ -99,7 +99,8 @@ def _print(
 ) -> None:
     console = Console()
     console.print(
-        f"{file}: {gaps.size:,} inter-arrival times, {1 / gaps.mean():,.5g}/s, fitted in {seconds:.2f} s"
+        f"{file}: {gaps.size:,} inter-arrival times, {1 / gaps.mean():,.5g}/s, fitted in {seconds:.2f} s",
+        soft_wrap=True,
     )
     names = [name for name in models[0].errors if name != "mean"]
     table = Table(
