@@ -1,0 +1,227 @@
+"""Runs of the two-stage preference query for the experiments of PPQ and Elastic-PPQ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.capacity import Capacity
+from penstock.core.decision import Decision
+from penstock.core.guards import Guards
+from penstock.core.loop import Loop, run
+from penstock.core.observation import Observation, StageObservation
+from penstock.core.plant import Applied
+from penstock.policies import Fuzzy, Static
+from penstock.preference.splitting import GAINS, PidSplitting
+from penstock.sim.query import PreferencePlant, QueryCosts, QueryStream, of_events
+from penstock.traffic import ArrivalProcess, Attributes, RandomWalk, SelfSimilar, Shaped, map2, poisson, steps
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Which stream: a law, its rate, its burstiness and its length."""
+
+    law: Literal["poisson", "map", "selfsimilar", "walk", "steps"]
+    rate: float
+    seconds: float
+    burst: float = 0.0  # index of dispersion, or Hurst parameter
+    levels: tuple[tuple[float, float], ...] = ()  # (from when, factor) for steps
+    seed: int = 1
+
+    def process(self) -> ArrivalProcess:
+        """The arrival process."""
+        if self.law == "map":
+            return map2(rate=self.rate, dispersion=self.burst)
+        if self.law == "selfsimilar":
+            return SelfSimilar(self.rate, hurst=self.burst)
+        if self.law == "walk":
+            return RandomWalk(self.rate)
+        if self.law == "steps":
+            return Shaped(poisson(self.rate), steps(*self.levels))
+        return poisson(self.rate)
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """One run: stream, query, strategies, workers, and the controller if any."""
+
+    traffic: Traffic
+    window: str = "1 second"
+    slide: str = "200 milliseconds"
+    delay: float = 0.2
+    correlations: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
+    correlation_period: float | None = None
+    splitting: str = "AS_PID"
+    scheduling: Any = "MERGE"
+    query: Any = "skyline"
+    n: int = 1
+    m: int = 1
+    limit: int = 60
+    control: float | None = 2.5  # seconds between decisions of the fuzzy controller; None: fixed workers
+    sampling: float = 0.25
+    comparison: float = 290e-9
+    in_order: bool = False
+    drain: float = 0.3  # how much longer than its stream a run may take, as a share of the stream
+    label: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class QueryOutcome:
+    """What a run showed; series have one entry a control interval, counts one a second."""
+
+    run: QueryRun
+    rows: int
+    time: Floats
+    rate: Floats
+    rho_panes: Floats
+    rho_windows: Floats
+    n: Floats
+    m: Floats
+    splitting: Floats
+    busy_windows: Floats  # seconds
+    pane_counts: Floats
+    window_counts: Floats
+    selected: float
+    parts: float
+    pane_latency: float
+    closing_lag: float
+    held: float
+    open_panes: float
+    late: float  # share
+    balance: float  # busiest over least busy pane worker
+    ended: float  # seconds after the end of the stream
+    merges: int
+    updates: int
+    window_latency: float
+    work_panes: float  # seconds of work
+    work_windows: float
+
+    @property
+    def delta(self) -> float:
+        """Extra time to completion over the length of the stream."""
+        return self.ended / self.run.traffic.seconds
+
+    def mean_rho(self, after: float = 0.0) -> float:
+        """Mean utilisation of the pane stage, by the samples after some time."""
+        later = self.time > after
+        return float(np.nanmean(self.rho_panes[later]))
+
+    def cv(self) -> float:
+        """Standard deviation over mean of the windows given out a second, while the stream lasts."""
+        counts = self.window_counts[: int(self.run.traffic.seconds)]
+        return float(counts.std() / counts.mean()) if counts.mean() > 0 else float("nan")
+
+
+_STREAMS: dict[Any, QueryStream] = {}
+
+
+def stream_of(spec: QueryRun) -> QueryStream:
+    """The stream of a run; the last one is kept, since runs of one experiment share it."""
+    key = (spec.traffic, spec.delay, spec.correlations, spec.correlation_period, spec.in_order)
+    if key not in _STREAMS:
+        _STREAMS.clear()
+        events = spec.traffic.process().sample(spec.traffic.seconds, spec.traffic.seed)
+        attributes = Attributes(8, spec.correlations, spec.correlation_period)
+        made = of_events(events, delay=spec.delay, attributes=attributes, seed=spec.traffic.seed)
+        _STREAMS[key] = made.in_order() if spec.in_order else made
+    return _STREAMS[key]
+
+
+class _Panes:
+    """A plant whose window stage is left out: the controller is told that it is just right."""
+
+    def __init__(self, plant: PreferencePlant) -> None:
+        self._plant = plant
+
+    def observe(self) -> Observation:
+        seen = self._plant.observe()
+        ideal = StageObservation("windows", Capacity.steady(1), utilisation=0.9)
+        return replace(seen, stages=(*seen.stages, ideal))
+
+    def apply(self, decision: Decision) -> Applied:
+        return self._plant.apply(decision.with_changes(c for c in decision.changes if c.where == "panes"))
+
+
+def execute(spec: QueryRun) -> QueryOutcome:
+    """Run to the end of the stream, and on until everything is given out or time is up."""
+    stream = stream_of(spec)
+    strategy: Any = spec.splitting
+    if strategy == "AS_PID":
+        strategy = PidSplitting(GAINS)
+    plant = PreferencePlant(
+        stream, spec.window, spec.slide, QueryCosts(comparison=spec.comparison, sampling=spec.sampling),
+        pane_workers=spec.n, window_workers=spec.m, limit=max(64, spec.limit), splitting=strategy,
+        scheduling=spec.scheduling, query=spec.query,
+    )  # fmt: skip
+    seen: list[Observation] = []
+    policy: Any = Static() if spec.control is None else Fuzzy(limit=spec.limit, interval=spec.control)
+    watched = _Kept(plant if spec.scheduling is not None else _Panes(plant), seen)
+    period = spec.control or 1.0
+    # The controllers of the paper act on the utilisation alone; guards would mix their own view in.
+    loop: Loop[Any] = Loop(watched, policy, Guards(catch_up=None))
+    most = spec.traffic.seconds * (1 + spec.drain) + 5.0
+    while plant.now() < most and not plant.drained:
+        run(loop, plant, period, min(plant.now() + 5 * period, most + period))
+    return _outcome(spec, plant, seen)
+
+
+class _Kept:
+    def __init__(self, plant: Any, seen: list[Observation]) -> None:
+        self._plant, self._seen = plant, seen
+
+    def observe(self) -> Observation:
+        seen: Observation = self._plant.observe()
+        self._seen.append(seen)
+        return seen
+
+    def apply(self, decision: Decision) -> Applied:
+        applied: Applied = self._plant.apply(decision)
+        return applied
+
+
+def _outcome(spec: QueryRun, plant: PreferencePlant, seen: Sequence[Observation]) -> QueryOutcome:
+    seconds = spec.traffic.seconds
+    during = [o for o in seen if o.time <= seconds + (spec.control or 1.0)]
+    panes = [o.stage("panes") for o in during]
+    windows = [o.stage("windows") if plant.windows is not None else None for o in during]
+    busy = plant.panes.busy_until(plant.now())[plant.panes.active]
+    finished = plant.windows.finished if plant.windows is not None else []
+    ends = [w.time for w in finished] or plant.pane_closed
+    steady = max(1, int(len(plant.parts) * 0.1))  # the first tenth is start-up
+    return QueryOutcome(
+        run=spec,
+        rows=len(plant.stream),
+        time=np.array([o.time for o in during]),
+        rate=np.array([s.arrival_rate for s in panes]),
+        rho_panes=np.array([s.utilisation for s in panes]),
+        rho_windows=np.array([s.utilisation if s else np.nan for s in windows]),
+        n=np.array([s.workers.observed for s in panes]),
+        m=np.array([s.workers.observed if s else 0.0 for s in windows]),
+        splitting=np.array([s.splitting for s in panes]),
+        busy_windows=np.array([s.busy_time if s else 0.0 for s in windows]),
+        pane_counts=_per_second(plant.pane_closed, plant.now()),
+        window_counts=_per_second([w.time for w in finished], plant.now()),
+        selected=float(np.mean(plant.selected[steady:])),
+        parts=float(np.mean(plant.parts[steady:])),
+        pane_latency=float(np.mean(plant.pane_latency[steady:])),
+        closing_lag=float(np.mean(plant.closing_lag[steady:])),
+        held=float(np.mean(plant.held)),
+        open_panes=float(np.mean(plant.open_panes)),
+        late=plant.late / max(len(plant.stream), 1),
+        balance=float(busy.max() / max(busy.min(), 1e-9)) if len(busy) else 1.0,
+        ended=max(0.0, (max(ends) if ends and plant.drained else plant.now()) - seconds),
+        merges=plant.windows.merges if plant.windows is not None else 0,
+        updates=plant.windows.updates if plant.windows is not None else 0,
+        window_latency=float(np.mean(plant.window_latency)) if plant.window_latency else float("nan"),
+        work_panes=float(plant.panes.work.sum()),
+        work_windows=plant.windows.busy_until(plant.now()) if plant.windows is not None else 0.0,
+    )
+
+
+def _per_second(times: Sequence[float], end: float) -> Floats:
+    counts, _ = np.histogram(times, bins=max(1, int(end)), range=(0.0, float(max(1, int(end)))))
+    return counts.astype(np.float64)
