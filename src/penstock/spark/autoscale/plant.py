@@ -179,6 +179,7 @@ class QueryPlant:
         rows = float(sum(b.rows for b in batches))
         times = interarrivals(list(memory.history))
         last = memory.before
+        load = memory.work.utilisation(memory.rate, slots, query.trigger)
         return StageObservation(
             name=query.name,
             workers=capacity,
@@ -191,7 +192,7 @@ class QueryPlant:
             backlog=self._backlog(query, memory, now),
             latency=latency(batches, memory.rate),
             service_time=memory.work.service,
-            utilisation=memory.work.utilisation(memory.rate, slots, query.trigger),
+            utilisation=load,
             worker_utilisation=tuple(min(1.0, b / period) for b in busy.values()),
             cpu_share=Capacity(self._groups.share, self._groups.share, self._groups.observed())
             if self._groups is not None
@@ -199,6 +200,7 @@ class QueryPlant:
             last_change=LastChange(now - self._changed_at, self._arrived_after),
             extra={
                 "trigger": query.trigger,
+                "congestion": max(0.0, 1 - 1 / load) if load > 0 else load,
                 "overhead_time": memory.work.overhead(slots),
                 "fixed_time": memory.work.fixed,
                 "batches": float(len(batches)),
