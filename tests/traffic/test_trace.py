@@ -53,6 +53,19 @@ def test_timestamps_need_no_unit(tmp_path):
     assert read_trace(tmp_path / "t.parquet", "at").arrival.tolist() == [0.0, 1.5]
 
 
+def test_nanoseconds_since_1970_lose_no_digits(tmp_path):
+    start = 1_700_000_000_000_000_000
+    (tmp_path / "t.csv").write_text(f"ts,seen\n{start},{start - 7}\n{start + 123},{start + 1}\n")
+    trace = read_trace(tmp_path / "t.csv", "ts", "ns", "seen")
+    assert trace.arrival.tolist() == [0.0, pytest.approx(123e-9)]
+    assert trace.event_time.tolist() == [pytest.approx(-7e-9), pytest.approx(1e-9)]
+
+
+def test_a_csv_of_dates_is_read(tmp_path):
+    (tmp_path / "t.csv").write_text("at\n1998-04-30T21:30\n1998-04-30T21:31\n")
+    assert read_trace(tmp_path / "t.csv", "at").arrival.tolist() == [0.0, 60.0]
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

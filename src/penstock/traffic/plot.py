@@ -1,6 +1,7 @@
 """The picture of a trace: rate over time at two scales, autocorrelation, dispersion curve."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def _save(figure: Any, path: Path) -> None:
             f"Cannot write the plot '{path}' ({reason}); name another place, ending in .png."
         ) from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing is left behind
+            part.unlink(missing_ok=True)
 
 
 def _headline(found: Description, title: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,35 +81,46 @@ def read_trace(
     """
     if unit not in UNITS:
         raise unknown("unit", unit, UNITS)
-    table = _read(Path(path), None if payload else [column, event_column or "event_time"], column)
-    arrival = _seconds(table, column, unit, path)
-    shift = 0.0 if column == "arrival" or arrival.size == 0 else arrival[0]
+    table = _read(Path(path), None if payload else [column, event_column or "event_time"])
+    raw, unit_seconds = _values(table, column, unit, path)
+    origin = 0 if column == "arrival" or raw.size == 0 else raw[0]
     name = event_column or ("event_time" if "event_time" in table.column_names else None)
-    event_time = None if name is None else _seconds(table, name, unit, path) - shift
+    event_time = None
+    if name is not None:
+        events, event_unit = _values(table, name, unit, path)
+        event_time = (events - origin) * event_unit
     try:
         rest = table.drop_columns([c for c in {column, name, "arrival"} if c in table.column_names])
-        return Trace(arrival - shift, event_time, rest if payload and rest.num_columns else None)
+        return Trace(
+            (raw - origin) * unit_seconds, event_time, rest if payload and rest.num_columns else None
+        )
     except PenstockError as error:
         raise PenstockError(str(error).replace("The trace", f"The trace '{path}'", 1)) from None
 
 
-def _seconds(table: pa.Table, column: str, unit: str, path: str | Path) -> Floats:
+def _values(
+    table: pa.Table, column: str, unit: str, path: str | Path
+) -> tuple[NDArray[np.int64] | Floats, float]:
+    """A column as it is, whole numbers as such so that no digit is lost, and its unit in seconds."""
     if column not in table.column_names:
         raise PenstockError(
             f"The trace '{path}' has no column '{column}'; it has {', '.join(table.column_names)}, so name one with --column and its --unit."
         )
     values = table[column]
     if pa.types.is_timestamp(values.type):
-        values, unit = values.cast(pa.timestamp("ns")).cast(pa.int64()), "ns"
-    numeric = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
-    if not (numeric or pa.types.is_null(values.type)):  # a column of nothing has no type in a CSV file
+        unit = values.type.unit
+        values = values.cast(pa.int64())
+    if pa.types.is_integer(values.type) and values.null_count == 0:
+        return values.cast(pa.int64()).to_numpy(), UNITS[unit]
+    # A column of nothing has no type in a CSV file.
+    if not any(kind(values.type) for kind in (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)):
         raise PenstockError(
             f"Column '{column}' of the trace '{path}' holds no numbers; name a numeric column."
         )
-    return np.asarray(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64) * UNITS[unit]
+    return np.asarray(pc.cast(values, pa.float64(), safe=False).to_numpy(), dtype=np.float64), UNITS[unit]
 
 
-def _read(path: Path, columns: list[str] | None, needed: str) -> pa.Table:
+def _read(path: Path, columns: list[str] | None) -> pa.Table:
     if not path.is_file():
         raise PenstockError(f"There is no trace file '{path}'; check the path.")
     try:
@@ -159,6 +170,7 @@ def write_trace(path: str | Path, trace: Trace | pa.Table | Iterable[pa.RecordBa
 def _appearing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        temporary.touch()  # fails with a plain reason where Arrow's is a paragraph
         yield temporary
         temporary.replace(path)
     except OSError as error:
@@ -166,7 +178,8 @@ def _appearing(path: Path) -> Iterator[Path]:
             f"Cannot write the trace '{path}' ({error.strerror or error}); name another place."
         ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing is left behind
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
