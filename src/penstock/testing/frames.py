@@ -62,6 +62,4 @@ class InProcessSession:
         """Numbers, dealt to partitions in runs as Spark does."""
         numbers = list(range(start, end, step))
         cuts = [len(numbers) * i // partitions for i in range(partitions + 1)]
-        return InProcessFrame(
-            [[pa.record_batch({"id": numbers[a:b]})] for a, b in pairwise(cuts)]
-        )
+        return InProcessFrame([[pa.record_batch({"id": numbers[a:b]})] for a, b in pairwise(cuts)])

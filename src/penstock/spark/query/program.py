@@ -135,6 +135,7 @@ class QueryProgram:
             window_seconds=window_seconds,
             closed=tuple(closed),
             done=done,
+            first_arrivals=self._first_arrivals(observed, done),
             rescaled=(start.pane_workers, start.window_workers)
             != (committed.pane_workers, committed.window_workers),
         )
@@ -292,6 +293,14 @@ class QueryProgram:
         """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
         busy = _by_worker(workers, [(w["worker"], w["busy"]) for w in folded.workers])
         return stage_utilisation(_rows_by_worker(workers, folded), busy, self.watch.period)
+
+    def _first_arrivals(self, state: QueryState, done: Windowed) -> list[float]:
+        """When the first row of each window of this batch came in, on the driver's clock."""
+        firsts = []
+        for number in done.sizes:
+            first, last = self.model.panes_of_window(number)
+            firsts.append(min(t.first for pane, t in state.pane_times.items() if first <= pane <= last))
+        return firsts
 
     def _rescaled(self, state: QueryState) -> QueryState:
         before = (state.pane_workers, state.window_workers)

@@ -43,6 +43,8 @@ class Figures:
     window_seconds: float
     closed: Sequence[Part]
     done: Windowed
+    #: When the first row of each window that was given out came in.
+    first_arrivals: Sequence[float]
     rescaled: bool = False
 
     @property
@@ -103,7 +105,7 @@ class Watch:
             "load_balance": _unevenness(f.pane_busy),
             "pane_latency": fmean(t.last - t.first for t in times) if times else nan,
             "closing_lag": fmean(now - t.last for t in times) if times else nan,
-            "window_latency": self._window_latency(observed, f.done, now),
+            "window_latency": fmean(now - first for first in f.first_arrivals) if f.first_arrivals else nan,
             "event_lag": _event_lag(state),
             "slack": state.disorder.slack / 1e6,
             "dropped_share": state.disorder.dropped_share,
@@ -122,11 +124,6 @@ class Watch:
             "totals": vars(state.totals),
             "rescaled": f.rescaled,
         }
-
-    def _window_latency(self, observed: QueryState, done: Windowed, now: float) -> float:
-        """From the arrival of a window's first row to its answer, over the windows of this batch."""
-        firsts = [t.first for pane, t in observed.pane_times.items()] if done.sizes else []
-        return now - min(firsts) if firsts else nan
 
     def committed(self, program: Any, outcome: Outcome, seconds: float) -> None:
         """Journal the batch and let the policy act, every ``control_period`` seconds."""
