@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from penstock.core.jit import jit
 from penstock.preference.grid import EMPTY, padded
-from penstock.preference.simd import le4, le8, lowest_bit, lt4, lt8, not_above
+from penstock.preference.points import Points
+from penstock.preference.simd import Word, le4, le8, lowest_bit, lt4, lt8, not_above
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 Store = tuple[Bytes, Bytes, Floats]
 
 
@@ -63,8 +65,33 @@ def put(
         rows[start + k] = row[r + k]
 
 
+@jit
+def filled_store(points: Points, codes: Bytes, order: Places) -> Store:
+    """A store of all the points in the given order; ``codes`` has the codes of row after row."""
+    count, width = points.shape
+    depth, step = padded(width), lanes(width)
+    columns, smallest, rows = new_store(count, width)
+    flat = points.reshape(-1)
+    for place in range(count):
+        i = order[place]
+        at = (place >> 6) * depth * 64 + (place & 63)
+        for k in range(depth):
+            columns[at + k * 64] = codes[i * depth + k]
+        for k in range(width):
+            rows[place * step + k] = flat[i * width + k]
+    for block in range((count + 63) >> 6):
+        above = (block >> 6) * depth * 64 + (block & 63)
+        for k in range(depth):
+            at = (block * depth + k) * 64
+            least = columns[at]
+            for lane in range(64):
+                least = min(least, columns[at + lane])
+            smallest[above + k * 64] = least
+    return columns, smallest, rows
+
+
 @jit(forceinline=True)
-def not_above_all(columns: Bytes, offset: int, codes: Bytes, c: int, depth: int) -> int:
+def not_above_all(columns: Bytes, offset: int, codes: Bytes, c: int, depth: int) -> Word:
     """Which of 64 places have no code above those from ``codes[c]``.
 
     No branch among the first eight attributes: a mispredicted one costs more than the comparisons it saves (measured:
@@ -81,7 +108,7 @@ def not_above_all(columns: Bytes, offset: int, codes: Bytes, c: int, depth: int)
 
 
 @jit(forceinline=True)
-def _next_four(columns: Bytes, offset: int, codes: Bytes, c: int) -> int:
+def _next_four(columns: Bytes, offset: int, codes: Bytes, c: int) -> Word:
     return (
         not_above(columns, offset, codes[c])
         & not_above(columns, offset + 64, codes[c + 1])
@@ -126,7 +153,7 @@ def first_dominator(
 def row_dominates(left: Floats, i: int, right: Floats, j: int, step: int) -> bool:
     """Whether the left row is nowhere worse and somewhere better than the right one; rows of whole lanes."""
     if step == 4:
-        return le4(left, i, right, j) == 15 and lt4(left, i, right, j) != 0
+        return bool(le4(left, i, right, j) == 15 and lt4(left, i, right, j) != 0)
     better = False
     k = 0
     while k < step:

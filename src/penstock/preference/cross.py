@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.jit import jit
-from penstock.preference.blocks import first_dominator, lanes, new_store, put
-from penstock.preference.grid import OCTANT_RANK, encode, fitted, octant, padded
+from penstock.preference.blocks import filled_store, first_dominator, lanes, not_above_all, row_dominates
+from penstock.preference.grid import Bytes, Floats, encode, fitted, gray_place, octant, padded
 from penstock.preference.ordering import radix_order
 from penstock.preference.points import (
     Codes,
@@ -18,6 +18,7 @@ from penstock.preference.points import (
     same_width,
     segments,
 )
+from penstock.preference.simd import lowest_bit
 from penstock.preference.skyline import dominates
 
 #: The answer of :func:`latest_dominator` for a row that nothing dominates.
@@ -107,7 +108,8 @@ def _latest_of_spans(left: Points, right: Points, panes: Numbers, spans: Rows, l
 def _latest(left: Points, right: Points, panes: Numbers, latest: Numbers) -> bool:
     """Fill in the latest dominators; True if there was a NaN.
 
-    The store has the newest pane first and each pane by octant, so the first dominator found is the latest.
+    Both sides go by octant: neighbours of the reference share blocks, and neighbours among the candidates meet the
+    same blocks one after the other, which the processor learns to foresee.
     """
     if len(left) * len(right) <= FEW_PAIRS:
         return _pair_by_pair(left, right, panes, latest)
@@ -115,43 +117,86 @@ def _latest(left: Points, right: Points, panes: Numbers, latest: Numbers) -> boo
     depth, step = padded(width), lanes(width)
     everyone = np.arange(max(len(left), len(right)))
     grid = fitted(right, everyone, len(right))
-    codes = np.zeros((len(right), depth), dtype=np.uint8)
-    tested = np.zeros((len(left), depth), dtype=np.uint8)
+    codes = np.zeros(len(right) * depth, dtype=np.uint8)
+    tested = np.zeros(len(left) * depth, dtype=np.uint8)
     if encode(right, everyone, len(right), grid, codes) or encode(left, everyone, len(left), grid, tested):
         return True
-    order = _newest_first(panes, codes, width)
-    columns, smallest, rows = new_store(len(right), width)
-    flat_codes, flat = codes.reshape(-1), right.reshape(-1)
-    for place in range(len(order)):
-        i = order[place]
-        put(columns, smallest, rows, place, flat_codes, i * depth, flat, i * width, width)
-    flat_codes, flat = tested.reshape(-1), left.reshape(-1)
+    order = _by_octant(codes, len(right), width)
+    columns, smallest, rows = filled_store(right, codes, order)
+    stored_panes = panes[order]
+    newest = _newest_of_blocks(stored_panes)
+    one_pane = panes.min() == panes.max()
+    flat = left.reshape(-1)
     row = np.zeros(step)
-    for i in range(len(left)):
+    for i in _by_octant(tested, len(left), width):
         for k in range(width):
             row[k] = flat[i * width + k]
-        place = first_dominator(
-            columns, smallest, rows, len(right), flat_codes, i * depth, row, 0, depth, step
-        )
-        if place >= 0:
-            latest[i] = panes[order[place]]
+        if one_pane:
+            place = first_dominator(
+                columns, smallest, rows, len(right), tested, i * depth, row, 0, depth, step
+            )
+            if place >= 0:
+                latest[i] = panes[0]
+        else:
+            latest[i] = _latest_in(
+                columns, smallest, rows, stored_panes, newest, tested, i * depth, row, depth, step
+            )
     return False
 
 
 @jit
-def _newest_first(panes: Numbers, codes: NDArray[np.uint8], width: int) -> Numbers:
-    """Places by pane, newest first, and by octant within a pane."""
-    newest = panes.max()
-    bits = 0
-    while (newest - panes.min()) >> bits:
-        bits += 1
-    keys = np.empty(len(panes), dtype=np.uint64)
-    if bits > 55:  # panes spread over more than 2^55: the pane alone decides, octants would only be faster
-        return np.argsort(-panes, kind="mergesort")
-    for i in range(len(panes)):
-        rank = np.uint64(OCTANT_RANK[octant(codes[i], width)])
-        keys[i] = (np.uint64(newest - panes[i]) << np.uint64(8)) | rank
-    return radix_order(keys, bits + 8)[0]
+def _by_octant(codes: Bytes, count: int, width: int) -> Numbers:
+    """Rows in the order of the Gray code of their octants."""
+    depth = padded(width)
+    keys = np.empty(count, dtype=np.uint64)
+    for i in range(count):
+        keys[i] = gray_place(octant(codes, i * depth, width))
+    return radix_order(keys, 8)[0]
+
+
+@jit
+def _newest_of_blocks(panes: Numbers) -> Numbers:
+    """The newest pane of each block, and of all at the end."""
+    newest = np.full((len(panes) + 63) // 64 + 1, NEVER, dtype=np.int64)
+    for place in range(len(panes)):
+        newest[place >> 6] = max(newest[place >> 6], panes[place])
+    for block in range(len(newest) - 1):
+        newest[-1] = max(newest[-1], newest[block])
+    return newest
+
+
+@jit(forceinline=True)
+def _latest_in(
+    columns: Bytes,
+    smallest: Bytes,
+    rows: Floats,
+    panes: Numbers,
+    newest: Numbers,
+    codes: Bytes,
+    c: int,
+    row: Floats,
+    depth: int,
+    step: int,
+) -> int:
+    """The latest pane of a dominator of the row; blocks without anything newer than the best so far are left out."""
+    best = NEVER
+    supers = (((len(panes) + 63) >> 6) + 63) >> 6
+    for s in range(supers):
+        blocks = not_above_all(smallest, s * depth * 64, codes, c, depth)
+        while blocks:
+            block = s * 64 + lowest_bit(blocks)
+            blocks &= blocks - np.uint64(1)
+            if newest[block] <= best:
+                continue
+            hits = not_above_all(columns, block * depth * 64, codes, c, depth)
+            while hits:
+                place = block * 64 + lowest_bit(hits)
+                hits &= hits - np.uint64(1)
+                if panes[place] > best and row_dominates(rows, place * step, row, 0, step):
+                    best = int(panes[place])
+                    if best == newest[-1]:
+                        return best
+    return best
 
 
 @jit

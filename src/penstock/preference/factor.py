@@ -10,7 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
+from penstock.preference.blocks import filled_store, lanes
+from penstock.preference.grid import HUGE, Floats, encode, fitted, padded
 from penstock.preference.points import Points, Rows, as_classes, as_points, members
+from penstock.preference.simd import at_least, bits_set, le4, le8, lowest_bit, lt4, lt8
 from penstock.preference.skyline import skyline
 
 Factors = NDArray[np.int32]
@@ -74,7 +77,8 @@ def rows_of_top_delta(points: Points, factors: Factors, delta: int, exactly: boo
     if len(rows) == 0:
         return rows
     if exactly:
-        best = np.lexsort((rows, points[rows].sum(axis=1), factors[rows]))[:delta]
+        sums = np.clip(points[rows], -HUGE, HUGE).sum(axis=1)
+        best = np.lexsort((rows, sums, factors[rows]))[:delta]
         return np.sort(rows[best])
     counts = np.cumsum(np.bincount(factors[rows]))
     enough = np.flatnonzero(counts > delta)
@@ -83,15 +87,43 @@ def rows_of_top_delta(points: Points, factors: Factors, delta: int, exactly: boo
 
 @jit
 def _factors(points: Points) -> Factors:
-    n, d = points.shape
-    factors = np.ones(n, dtype=np.int32)
-    for i in range(n):
-        for j in range(n):
-            not_worse = 0
-            better = 0
-            for k in range(d):
-                not_worse += points[j, k] <= points[i, k]
-                better += points[j, k] < points[i, k]
-            if better > 0 and not_worse + 1 > factors[i]:
-                factors[i] = not_worse + 1
+    """The factors of rows that are a skyline.
+
+    Codes bound le from above, 64 rows at a time; only rows that could raise the maximum are counted exactly. le of a
+    skyline row is below d, so the search ends as soon as d - 1 is met, which is soon for most rows.
+    """
+    count, width = points.shape
+    depth, step = padded(width), lanes(width)
+    factors = np.ones(count, dtype=np.int32)
+    if count == 0:
+        return factors
+    everyone = np.arange(count)
+    codes = np.zeros(count * depth, dtype=np.uint8)
+    encode(points, everyone, count, fitted(points, everyone, count), codes)
+    columns, _, rows = filled_store(points, codes, everyone)
+    for i in range(count):
+        most = 0
+        for block in range((count + 63) >> 6):
+            least = most + 1 + depth - width
+            hits = at_least(columns, block * depth * 64, codes, i * depth, depth, least)
+            while hits and most < width - 1:
+                place = block * 64 + lowest_bit(hits)
+                hits &= hits - np.uint64(1)
+                most = max(most, _not_worse(rows, place * step, i * step, step) - (step - width))
+            if most == width - 1:
+                break
+        factors[i] = most + 1
     return factors
+
+
+@jit(forceinline=True)
+def _not_worse(rows: Floats, p: int, q: int, step: int) -> int:
+    """le(p, q) with the lanes beyond the width, or 0 if p is nowhere better."""
+    if step == 4:
+        return bits_set(le4(rows, p, rows, q)) if lt4(rows, p, rows, q) else 0
+    not_worse, better, k = 0, False, 0
+    while k < step:
+        not_worse += bits_set(le8(rows, p + k, rows, q + k))
+        better |= lt8(rows, p + k, rows, q + k) != 0
+        k += 8
+    return not_worse if better else 0

@@ -79,8 +79,9 @@ def _binned(values: Floats, low: float, high: float, table: Bytes) -> float:
 
 @jit
 def encode(points: Points, rows: Rows, count: int, grid: Grid, codes: Bytes) -> bool:
-    """Write the codes of the first ``count`` of ``rows``; True if there was a NaN."""
+    """Write the codes of the first ``count`` of ``rows``, one row after the other; True if there was a NaN."""
     lowest, scale, table = grid
+    depth = padded(points.shape[1])
     nan = False
     for i in range(count):
         row = rows[i]
@@ -89,27 +90,29 @@ def encode(points: Points, rows: Rows, count: int, grid: Grid, codes: Bytes) -> 
             nan |= value != value
             # In this order a NaN becomes 0, not an index out of range.
             place = min(max(0.0, (value - lowest[k]) * scale[k]), BINS - 1.0)
-            codes[i, k] = table[k, int(place)] if place == place else 0
+            codes[i * depth + k] = table[k, int(place)] if place == place else 0
     return nan
 
 
 @jit(forceinline=True)
-def octant(codes: Bytes, width: int) -> int:
+def octant(codes: Bytes, at: int, width: int) -> int:
     """A bit for each of the first eight attributes: whether the code is in the upper half.
 
-    A row is dominated only by rows whose bits are a subset of its own (Lee, Hwang: BSkyTree, 2010).
+    A row is dominated only by rows whose bits are a subset of its own (Lee, Hwang: BSkyTree, 2010); a subset is never
+    the larger number.
     """
     bits = 0
     for k in range(min(width, 8)):
-        bits |= (codes[k] >= 128) << k
+        bits |= (codes[at + k] >= 128) << k
     return bits
 
 
-def _ranks() -> Bytes:
-    ranks = np.empty(256, dtype=np.uint8)
-    ranks[sorted(range(256), key=lambda bits: (bits.bit_count(), bits))] = np.arange(256)
-    return ranks
+@jit(forceinline=True)
+def gray_place(octant: int) -> int:
+    """The place of an octant in the Gray code, where neighbours differ in one attribute only.
 
-
-#: Octants ordered so that a subset comes before its supersets.
-OCTANT_RANK = _ranks()
+    Blocks filled in this order span fewer values than in any order by number: they are passed over more often.
+    """
+    octant ^= octant >> 1
+    octant ^= octant >> 2
+    return octant ^ (octant >> 4)

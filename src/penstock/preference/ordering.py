@@ -1,6 +1,6 @@
 """An order in which no row is dominated by a later one, found by radix sort.
 
-Rows are ordered by octant (subsets first), within an octant by attribute sum, among equal sums attribute by
+Rows are ordered by octant (a subset is the smaller number), within an octant by attribute sum, among equal sums attribute by
 attribute. A dominator's octant is a subset, its sum is not larger, and if both are equal it comes first by its
 attributes; rows equal in all attributes stand beside each other.
 """
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.jit import jit
-from penstock.preference.grid import HUGE, OCTANT_RANK, octant
+from penstock.preference.grid import HUGE, octant, padded
 from penstock.preference.points import Points, Rows
 
 Bytes = NDArray[np.uint8]
@@ -25,6 +25,7 @@ _SUM_BITS = 24
 def dominance_order(points: Points, rows: Rows, count: int, codes: Bytes) -> Places:
     """Places among the first ``count`` of ``rows``, dominators first."""
     width = points.shape[1]
+    depth = padded(width)
     sums = np.empty(count)
     low, high = np.inf, -np.inf
     for i in range(count):
@@ -36,7 +37,7 @@ def dominance_order(points: Points, rows: Rows, count: int, codes: Bytes) -> Pla
     scale = ((1 << _SUM_BITS) - 1) / (high - low) if high > low else 0.0
     keys = np.empty(count, dtype=np.uint64)
     for i in range(count):
-        rank = np.uint64(OCTANT_RANK[octant(codes[i], width)])
+        rank = np.uint64(octant(codes, i * depth, width))
         keys[i] = (rank << np.uint64(_SUM_BITS)) | np.uint64((sums[i] - low) * scale)
     order, ordered = radix_order(keys, 8 + _SUM_BITS)
     _settle(points, rows, sums, order, ordered)
@@ -99,9 +100,9 @@ def _settle(points: Points, rows: Rows, sums: Floats, order: Places, keys: Keys)
 def _after(points: Points, rows: Rows, sums: Floats, a: int, b: int) -> bool:
     """Whether place a belongs after place b, by sum, then attribute by attribute."""
     if sums[a] != sums[b]:
-        return sums[a] > sums[b]
+        return bool(sums[a] > sums[b])
     for k in range(points.shape[1]):
         left, right = points[rows[a], k], points[rows[b], k]
         if left != right:
-            return left > right
+            return bool(left > right)
     return False

@@ -8,13 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]  # published without types
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
+Word = np.uint64
+
+#: A counted loop in generated code (numba publishes no type for it).
+_loop: Any = cgutils.for_range
+
+
+def _compiled(generator: Callable[..., Any]) -> Any:
+    """The generator as a function for compiled loops."""
+    return intrinsic(generator)
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, offset: Any, vector: Any) -> Any:
@@ -28,16 +38,49 @@ def _not_above(typing: Any, codes: Any, offset: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         vector = ir.VectorType(ir.IntType(8), 64)
-        undefined = ir.Constant(vector, ir.Undefined)
-        loaded = builder.load(
-            _address(context, builder, signature.args[0], args[0], args[1], vector), align=1
-        )
-        first = builder.insert_element(undefined, args[2], ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-        bound = builder.shuffle_vector(first, undefined, zeros)
-        return builder.bitcast(builder.icmp_unsigned("<=", loaded, bound), ir.IntType(64))
+        address = _address(context, builder, signature.args[0], args[0], args[1], vector)
+        bound = _spread(builder, vector, args[2])
+        hit = builder.icmp_unsigned("<=", builder.load(address, align=1), bound)
+        return builder.bitcast(hit, ir.IntType(64))
 
     return signature, generate
+
+
+def _at_least(typing: Any, columns: Any, offset: Any, codes: Any, at: Any, depth: Any, least: Any) -> Any:
+    signature = types.uint64(columns, types.intp, codes, types.intp, types.intp, types.uint8)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, vector = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
+        counts = builder.alloca(vector)
+        builder.store(ir.Constant(vector, [0] * 64), counts)
+        with _loop(builder, args[4]) as loop:
+            column = builder.add(args[1], builder.mul(loop.index, ir.Constant(loop.index.type, 64)))
+            loaded = builder.load(
+                _address(context, builder, signature.args[0], args[0], column, vector), align=1
+            )
+            place = builder.add(args[3], loop.index)
+            bound = builder.load(_address(context, builder, signature.args[2], args[2], place, byte))
+            hit = builder.icmp_unsigned("<=", loaded, _spread(builder, vector, bound))
+            builder.store(builder.add(builder.load(counts), builder.zext(hit, vector)), counts)
+        enough = builder.icmp_unsigned(">=", builder.load(counts), _spread(builder, vector, args[5]))
+        return builder.bitcast(enough, ir.IntType(64))
+
+    return signature, generate
+
+
+def _spread(builder: Any, vector: Any, value: Any) -> Any:
+    """A vector of one value."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, undefined, zeros)
+
+
+def _bits_set(typing: Any, mask: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate
 
 
 def _lowest_bit(typing: Any, mask: Any) -> Any:
@@ -64,11 +107,15 @@ def _rows(comparison: str, width: int) -> Callable[..., Any]:
 
 
 #: (codes, offset, value) -> bit i is set if codes[offset + i] <= value, i < 64.
-not_above: Callable[[Bytes, int, int], int] = intrinsic(_not_above)
-#: The place of the lowest set bit of a mask that is not zero.
-lowest_bit: Callable[[int], int] = intrinsic(_lowest_bit)
+not_above: Callable[[Bytes, int, int], Word] = _compiled(_not_above)
+#: (columns, offset, codes, at, depth, least) -> bit i is set if columns[offset + 64 k + i] <= codes[at + k] for at
+#: least so many k < depth.
+at_least: Callable[[Bytes, int, Bytes, int, int, int], Word] = _compiled(_at_least)
+#: The place of the lowest set bit of a mask that is not zero; the number of set bits.
+lowest_bit: Callable[[Word], int] = _compiled(_lowest_bit)
+bits_set: Callable[[Word], int] = _compiled(_bits_set)
 #: (a, i, b, j) -> bit k is set if a[i + k] <= b[j + k], or <, for the next 4 or 8 numbers.
-le4: Callable[[Floats, int, Floats, int], int] = intrinsic(_rows("<=", 4))
-lt4: Callable[[Floats, int, Floats, int], int] = intrinsic(_rows("<", 4))
-le8: Callable[[Floats, int, Floats, int], int] = intrinsic(_rows("<=", 8))
-lt8: Callable[[Floats, int, Floats, int], int] = intrinsic(_rows("<", 8))
+le4: Callable[[Floats, int, Floats, int], Word] = _compiled(_rows("<=", 4))
+lt4: Callable[[Floats, int, Floats, int], Word] = _compiled(_rows("<", 4))
+le8: Callable[[Floats, int, Floats, int], Word] = _compiled(_rows("<=", 8))
+lt8: Callable[[Floats, int, Floats, int], Word] = _compiled(_rows("<", 8))

@@ -75,11 +75,11 @@ def _skyline(points: Points, keep: Mask) -> bool:
     rows = np.empty(count, dtype=np.int64)
     kept = survivors(points, rows)
     grid = fitted(points, rows, kept)
-    codes = np.zeros((kept, padded(width)), dtype=np.uint8)
+    codes = np.zeros(kept * padded(width), dtype=np.uint8)
     if encode(points, rows, kept, grid, codes):
         return True
     order = dominance_order(points, rows, kept, codes)
-    _filter(points, rows, codes.reshape(-1), order, keep)
+    _filter(points, rows, codes, order, keep)
     return False
 
 
@@ -136,7 +136,7 @@ def dominates(better: Points, worse: Points) -> bool:
 
 @jit(forceinline=True)
 def _equal(flat: Floats, a: int, b: int, width: int) -> bool:
+    equal = True
     for k in range(width):
-        if flat[a + k] != flat[b + k]:
-            return False
-    return True
+        equal &= flat[a + k] == flat[b + k]
+    return equal
