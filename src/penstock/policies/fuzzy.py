@@ -10,7 +10,7 @@ each output is the mean of the rules' constants weighted by these degrees (zero-
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, isnan
+from math import ceil, floor, isfinite, isnan
 
 from penstock.core.allocation import fit
 from penstock.core.capacity import Knob
@@ -119,13 +119,14 @@ class Averages:
 class Fuzzy:
     """Fuzzy logic controller of a two-stage query, deciding every ``interval`` seconds on what was seen since.
 
-    ``limit`` is the number of workers of both stages together; beyond it both are reduced in proportion.
+    ``limit`` is the number of workers of both stages together (by default what the plant could give, 64 where it does not
+    say); beyond it both are reduced in proportion.
     Further knobs, off unless asked for: with ``frequencies`` (GHz, rising) the numbers of workers are chosen for
     the highest frequency and the frequency is then lowered as far as the utilisation stays at the set-point;
     with ``shedding`` the input that even the whole limit cannot serve is dropped, and no more than that.
     """
 
-    limit: int = 8
+    limit: int | None = None
     interval: float = 2.5
     panes: str = "panes"
     windows: str = "windows"
@@ -135,7 +136,7 @@ class Fuzzy:
     name: str = "Fuzzy"
 
     def __post_init__(self) -> None:
-        if self.limit < 2:
+        if self.limit is not None and self.limit < 2:
             raise PenstockError(f"Fuzzy needs a limit of at least 2 workers, one a stage, not {self.limit}.")
         if list(self.frequencies) != sorted(self.frequencies) or any(f <= 0 for f in self.frequencies):
             raise PenstockError("Fuzzy needs frequencies above 0 in rising order.")
@@ -187,7 +188,8 @@ class Fuzzy:
             self._steady(rounded(n, f, r), n, r, g)
             for n, f, r, g in zip(now, factors, rho, seen.grown, strict=True)
         ]
-        new = fit(wanted, self.limit)
+        limit = self._limit(panes, windows)
+        new = fit(wanted, limit)
         demand = [n * r for n, r in zip(now, rho, strict=True)]
         after = [d / n for d, n in zip(demand, new, strict=True)]
         changes = [
@@ -195,18 +197,20 @@ class Fuzzy:
             for s, n, old in zip((panes, windows), new, now, strict=True)
             if n != old
         ]
-        changes += self._frequency((panes, windows), after) + self._shed(panes, after, sum(new))
+        changes += self._frequency((panes, windows), after) + self._shed(panes, after, sum(new) >= limit)
         grown = tuple(
             (old, d) if n > old else g for n, old, d, g in zip(new, now, demand, seen.grown, strict=True)
         )
         reason = _words(rho, sigma, factors)
-        if sum(wanted) > self.limit:
-            reason += f"; {wanted[0]} + {wanted[1]} workers reduced to the limit of {self.limit}"
+        if sum(wanted) > limit:
+            reason += f"; {wanted[0]} + {wanted[1]} workers reduced to the limit of {limit}"
         predicted = {Metric.UTILISATION: max(after)}
-        decision = Decision(
-            tuple(changes), reason, predicted, feasible=max(after) <= 1 or sum(new) < self.limit
-        )
+        decision = Decision(tuple(changes), reason, predicted, feasible=max(after) <= 1 or sum(new) < limit)
         return Averages(observation.time, grown=(grown[0], grown[1])), decision
+
+    def _limit(self, panes: StageObservation, windows: StageObservation) -> int:
+        known = [s.workers.limit for s in (panes, windows) if isfinite(s.workers.limit)]
+        return self.limit if self.limit is not None else max(2, int(max(known, default=64)))
 
     def _steady(self, new: int, now: int, rho: float, grown: tuple[int, float]) -> int:
         """With few workers, do not fall back to a number that was outgrown under the same demand."""
@@ -226,12 +230,12 @@ class Fuzzy:
                 changes.append(Change(Knob.FREQUENCY, stage.name, wanted))
         return changes
 
-    def _shed(self, panes: StageObservation, after: list[float], workers: int) -> list[Change]:
+    def _shed(self, panes: StageObservation, after: list[float], full_house: bool) -> list[Change]:
         if not self.shedding:
             return []
         # What is shed now is missing from the utilisation that was measured.
         full = max(after) / max(1e-9, 1.0 - panes.shedding)
-        share = max(0.0, 1.0 - 1.0 / full) if workers >= self.limit and full > 1 else 0.0
+        share = max(0.0, 1.0 - 1.0 / full) if full_house and full > 1 else 0.0
         share = round(share, 2)
         return [Change(Knob.SHEDDING, panes.name, share)] if abs(share - panes.shedding) >= 0.005 else []
 

@@ -180,7 +180,9 @@ class Mpc:
         predicted = float(response(grid, expected, 0)[0, 0]) - own
         if not measured > 0 or not isfinite(predicted) or predicted <= 0:
             return memory
-        least, most = (0.5, 2.0) if whole else (_LEAST, _MOST)  # a whole response is never so far off, but in a backlog
+        least, most = (
+            (0.5, 2.0) if whole else (_LEAST, _MOST)
+        )  # a whole response is never so far off, but in a backlog
         ratio = min(max(measured / predicted, least), most)
         return replace(memory, ratios=(*memory.ratios, ratio)[-3:])
 
