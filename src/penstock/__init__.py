@@ -29,6 +29,11 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "PreferenceQuery": "penstock.spark.query.preference_query",
     "KSlack": "penstock.disorder",
+    "Flow": "penstock.spark.flow.flow",
+    "operator": "penstock.dataflow.operators",
+    "Operator": "penstock.dataflow.operators",
+    "need_all": "penstock.dataflow.needs",
+    "need_any": "penstock.dataflow.needs",
     "AdaptiveSlack": "penstock.disorder",
     "FixedDelay": "penstock.disorder",
     "InOrder": "penstock.disorder",

@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 #: Each module has a function ``register(app)`` that adds its commands.
-COMMANDS = ("autoscale", "bench", "doctor", "papers", "report", "run", "simulate", "trace")
+COMMANDS = ("autoscale", "bench", "doctor", "papers", "report", "run", "simulate", "state", "trace")
 
 
 @app.callback(invoke_without_command=True)

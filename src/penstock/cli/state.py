@@ -1,0 +1,73 @@
+"""``penstock state``: what a checkpoint of a flow holds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+state_app = typer.Typer(no_args_is_help=True, help="Look into the state of a flow.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(state_app, name="state")
+
+
+@state_app.callback()
+def _state() -> None:
+    """Look into the state of a flow."""
+
+
+@state_app.command(name="inspect")
+def inspect(
+    checkpoint: Path = typer.Argument(..., help="The checkpoint folder of a flow."),
+    groups: bool = typer.Option(False, "--groups", help="List every key group."),
+    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
+) -> None:
+    """Show the operators, key groups, sizes and versions of a checkpoint; it is only read, also while a flow runs."""
+    from penstock.spark.flow.inspection import inspect_checkpoint
+
+    found = inspect_checkpoint(checkpoint)
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+    else:
+        _print(found, groups, Console())
+
+
+def _print(found: dict[str, Any], groups: bool, console: Console) -> None:
+    console.print(
+        f"{found['flow']}: batch {found['batch']}, versions kept {found['versions']}, {found['groups']} key groups",
+        highlight=False,
+    )
+    for region, plan in found["regions"].items():
+        console.print(
+            f"  region {region}: {plan['replicas']} replicas, pipelines at {plan['pipelines']}",
+            highlight=False,
+        )
+    if found["owed"]:
+        console.print(f"  {found['owed']} parts of batches wait for a later segment")
+    table = Table(
+        "operator", "keys", "rows in layers", "layers", "files kB", "largest group", "written by batches"
+    )
+    for name, told in found["operators"].items():
+        table.add_row(
+            name,
+            f"{told['keys']:,}",
+            f"{told['rows']:,}",
+            str(told["layers"]),
+            f"{told['bytes'] / 1024:,.0f}",
+            f"{told['largest_group']} ({told['largest']:,} keys)",
+            ", ".join(map(str, told["batches"])),
+        )
+    console.print(table)
+    if groups:
+        for name, told in found["operators"].items():
+            detail = Table(
+                "group", "keys", "kB", "layers", "last batch", "replica", title=name, title_justify="left"
+            )
+            for row in told["by_group"]:
+                detail.add_row(*[str(row[k]) for k in ("group", "keys", "kb", "layers", "batch", "replica")])
+            console.print(detail)

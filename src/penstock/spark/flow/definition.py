@@ -1,0 +1,51 @@
+"""A flow as the runtime needs it: checked, cut into regions, with wirings kept by plan."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.layout import make_layout
+from penstock.dataflow.plan import Plan
+from penstock.dataflow.regions import find_regions
+from penstock.dataflow.wiring import Wiring, make_wiring
+
+
+class Definition:
+    """A checked flow."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.regions = find_regions(graph)
+        self.sources: tuple[tuple[str, pa.Schema, str | None], ...] = tuple(
+            (s.name, s.schema, s.time) for s in graph.sources.values()
+        )
+        self.timed = any(s.time for s in graph.sources.values())
+        self.ttl = {n: node.spec.ttl.seconds for n, node in graph.nodes.items() if node.spec.ttl}
+        self._wirings: list[tuple[Plan, Wiring]] = []
+
+    def wiring(self, plan: Plan) -> Wiring:
+        """The wiring under a plan; the last few are kept."""
+        for known, wiring in self._wirings:
+            if known == plan:
+                return wiring
+        made = make_wiring(self.graph, self.regions, make_layout(self.graph, self.regions, plan))
+        self._wirings = [(plan, made), *self._wirings[:7]]
+        return made
+
+    def identity(self, groups: int) -> dict[str, Any]:
+        """What makes state of this flow unusable for another."""
+        operators = {}
+        for name, node in self.graph.nodes.items():
+            spec = node.spec
+            if spec.kind == "stateless":
+                continue
+            operators[f"operator {name}"] = {
+                "kind": spec.kind,
+                "keys": list(spec.keys),
+                "state": None if spec.state is None else [[c.name, str(c.type)] for c in spec.state],
+                "inputs": {p: s.to_string() for p, s in self.graph.input_schemas(name).items()},
+                "waits": not spec.need.immediate,
+                "ttl": spec.ttl is not None,
+            }
+        return {"kind": "flow", "name": self.graph.name, "key groups": groups, **operators}

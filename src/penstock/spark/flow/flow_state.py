@@ -1,0 +1,79 @@
+"""What a flow remembers between two micro-batches: plain values, committed with each batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.dataflow.plan import Plan
+from penstock.spark.flow.state_store import OperatorState
+
+
+@dataclass(frozen=True)
+class Owed:
+    """Messages of a batch that wait for a later segment, and the plan under which they were made."""
+
+    batch: int
+    segment: int
+    files: tuple[str, ...]
+    plan: Plan
+
+    @property
+    def due(self) -> int:
+        """The step at which the segment is to run."""
+        return self.batch + self.segment
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts since the first batch."""
+
+    rows: int = 0
+    results: int = 0
+    dead: int = 0
+    batches: int = 0
+
+
+@dataclass(frozen=True)
+class FlowState:
+    """The committed state of a flow."""
+
+    plan: Plan
+    operators: Mapping[str, OperatorState] = field(default_factory=dict)
+    owed: tuple[Owed, ...] = ()
+    totals: Totals = field(default_factory=Totals)
+    #: Files with rows for sinks that are functions on the driver: (batch, sink, file).
+    handed: tuple[tuple[int, str, str], ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """All state files of this version."""
+        layers = {layer.file for state in self.operators.values() for layer in state.layers}
+        return sorted(
+            layers | {file for owed in self.owed for file in owed.files} | {h[2] for h in self.handed}
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "plan": self.plan.to_json(),
+            "operators": {name: state.to_json() for name, state in self.operators.items()},
+            "owed": [[o.batch, o.segment, list(o.files), o.plan.to_json()] for o in self.owed],
+            "totals": vars(self.totals),
+            "handed": [list(h) for h in self.handed],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "FlowState":
+        """The value that ``to_json`` gave."""
+        return cls(
+            Plan.from_json(value["plan"]),
+            {name: OperatorState.from_json(state) for name, state in value["operators"].items()},
+            tuple(Owed(b, s, tuple(f), Plan.from_json(p)) for b, s, f, p in value["owed"]),
+            Totals(**value["totals"]),
+            tuple((b, s, f) for b, s, f in value["handed"]),
+        )
+
+    def counted(self, rows: int, results: int, dead: int) -> "FlowState":
+        """The state with one batch more in its totals."""
+        t = self.totals
+        return replace(self, totals=Totals(t.rows + rows, t.results + results, t.dead + dead, t.batches + 1))

@@ -1,0 +1,157 @@
+"""A flow as a program of the micro-batch runtime."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from penstock.dataflow.plan import Plan
+from penstock.spark.checkpoint import Publication
+from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.flow_state import FlowState
+from penstock.spark.flow.profile import Profile, profile_of
+from penstock.spark.flow.steps import Part, Stepper
+from penstock.spark.flow.writing import Folders
+from penstock.spark.microbatch import Batch, Outcome
+
+Listener = Callable[[Profile], None]
+
+
+class FlowProgram:
+    """Runs a flow's micro-batches and takes changes of its plan in between."""
+
+    def __init__(self, definition: Definition, first: Plan, folders: Folders, state_folder: str) -> None:
+        self.definition = definition
+        self.folders = folders
+        self._first = first
+        self._stepper = Stepper(definition, state_folder, folders, uuid.uuid4().hex)
+        self._lock = threading.Lock()
+        self._pending: list[Mapping[str, Any]] = []
+        self._listeners: list[Listener] = []
+        self._asked: float | None = None
+        self.profile: Profile | None = None
+        self.plan = first
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What makes state of this flow unusable for another."""
+        return self.definition.identity(self._first.groups)
+
+    def first_state(self) -> Mapping[str, Any]:
+        """The state before the first batch."""
+        return FlowState(self._first).to_json()
+
+    def listen(self, listener: Listener) -> None:
+        """Have a function called with the profile of every batch, after its commit."""
+        self._listeners.append(listener)
+
+    def change(self, **changes: Any) -> Plan:
+        """Ask for another plan from the next batch on; wrong ones raise at once."""
+        with self._lock:
+            wanted = self._next(self.plan)
+            wanted = wanted.changed(self.definition.regions, **changes)
+            self._pending.append(changes)
+            self._asked = self._asked or time.time()
+        return wanted
+
+    def _next(self, plan: Plan) -> Plan:
+        for changes in self._pending:
+            plan = plan.changed(self.definition.regions, **changes)
+        return plan
+
+    def run_batch(self, batch: Batch) -> Outcome:
+        """One micro-batch: the first segments on its rows, and whatever later segments are due."""
+        state = FlowState.from_json(batch.state)
+        before = state.plan
+        with self._lock:
+            plan, self._pending, asked, self._asked = self._next(before), [], self._asked, None
+        outputs: list[Publication] = []
+        drained = 0.0
+        if plan != before and self._merges(state, plan):
+            started = time.time()
+            state, outputs = self.drained(batch.spark, state, batch.prefix)
+            drained = time.time() - started
+        state = replace(state, plan=plan, handed=())
+        due = [Part(o.batch, o.segment, o.plan, files=o.files) for o in state.owed if o.due <= batch.id]
+        parts = [Part(batch.id, 0, plan, frame=batch.frame), *due]
+        planned = time.time()
+        outcome = self._stepper.step(batch.spark, parts, state, batch.prefix, before)
+        self.plan = plan
+        rows = sum(sum(r.get("sources", {}).values()) for r in outcome.reports)
+        results = sum(sum(r["sinks"].values()) for r in outcome.reports)
+        dead = sum(sum(r["dead"].values()) for r in outcome.reports)
+        after = outcome.state.counted(rows, results, dead)
+        self._last = (before, plan, asked, drained, planned - batch.started, outcome.reports)
+        progress = {
+            "rows": rows,
+            "results": results,
+            "dead": dead,
+            "waiting": sum(f["waiting"] for r in outcome.reports for f in r["operators"].values()),
+            "owed": len(after.owed),
+            "replicas": {n: r.replicas for n, r in plan.regions.items()},
+            "pipelines": {n: list(r.pipelines) for n, r in plan.regions.items()},
+        }
+        return Outcome(after.to_json(), after.files, [*outputs, *outcome.outputs], progress)
+
+    def committed(self, batch: Batch, outcome: Outcome, seconds: float) -> None:
+        """Hand rows to the sinks on the driver, then tell those who listen."""
+        before, plan, asked, drained, setup, reports = self._last
+        self.hand_over(FlowState.from_json(outcome.state))
+        self.profile = profile_of(
+            self.definition, batch.id, batch.started, seconds, before, plan, asked, drained, setup, reports
+        )
+        for listener in self._listeners:
+            listener(self.profile)
+
+    def close(self) -> None:
+        """The run has ended."""
+
+    def hand_over(self, state: FlowState) -> None:
+        """Give the rows of a committed batch to the sinks that are functions."""
+        tables: dict[tuple[int, str], list[pa.Table]] = {}
+        for batch, sink, file in state.handed:
+            tables.setdefault((batch, sink), []).append(pq.read_table(file))
+        for (batch, sink), parts in sorted(tables.items()):
+            to = self.definition.graph.sinks[sink].to
+            if to is not None:
+                to(batch, pa.concat_tables(parts))
+
+    def drained(
+        self, spark: SparkSession, state: FlowState, prefix: str
+    ) -> tuple[FlowState, list[Publication]]:
+        """Run everything that is owed, step by step."""
+        outputs: list[Publication] = []
+        while state.owed:
+            now = min(o.due for o in state.owed)
+            parts = [Part(o.batch, o.segment, o.plan, files=o.files) for o in state.owed if o.due == now]
+            done = self._stepper.step(spark, parts, state, f"{prefix}d{now}", state.plan)
+            state = done.state
+            outputs += done.outputs
+        return state, outputs
+
+    def _merges(self, state: FlowState, plan: Plan) -> bool:
+        """Whether some operator moves to an earlier segment than batches in work have it in."""
+        new = self.definition.wiring(plan).layout
+        for owed in state.owed:
+            old = self.definition.wiring(owed.plan).layout
+            if any(new.of(n).segment < old.of(n).segment for n in self.definition.graph.nodes):
+                return True
+        return False
+
+
+def make_folders(output: Mapping[str, Path], staging: Path, dead: Path, handed: Path) -> Folders:
+    """Folders of a flow's sinks, all made."""
+    sinks = {}
+    for name, folder in output.items():
+        waiting = folder / "_staging"
+        waiting.mkdir(parents=True, exist_ok=True)
+        sinks[name] = (str(waiting), str(folder))
+    staging.mkdir(parents=True, exist_ok=True)
+    return Folders(sinks, (str(staging), str(dead)))

@@ -1,0 +1,118 @@
+"""A running flow: what ``Flow.start`` gives back."""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.core.journal import Journal
+from penstock.dataflow.plan import Plan
+from penstock.spark.checkpoint import Checkpoint, Manifest
+from penstock.spark.flow.flow_state import FlowState
+from penstock.spark.flow.profile import Profile
+from penstock.spark.flow.program import FlowProgram
+from penstock.spark.microbatch import MicroBatchRun
+
+#: Seconds without a batch after which parts of batches that wait for the next one are run anyway.
+IDLE = 2.0
+
+
+class FlowRun(MicroBatchRun):
+    """A running flow; its plan can be changed while it runs."""
+
+    def __init__(
+        self, program: FlowProgram, checkpoint: Checkpoint, spark: SparkSession, journal: Journal
+    ) -> None:
+        super().__init__(program, checkpoint)
+        self._flow = program
+        self._spark = spark
+        self.journal = journal
+        self._working = threading.RLock()
+        self._ended = threading.Event()
+        self._last_batch = time.monotonic()
+        if self._latest is not None:
+            state = FlowState.from_json(self._latest.state)
+            program.plan = state.plan
+            program.hand_over(state)  # perhaps again: the last run may have died before it had
+        self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
+
+    def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
+        """Start the streaming query."""
+        super().launch(frame, trigger, available_now, name)
+        self._idle.start()
+
+    def reconfigure(
+        self,
+        *,
+        replicas: Mapping[str, int] | None = None,
+        pipelines: Mapping[str, tuple[int, ...]] | None = None,
+        routing: Mapping[str, tuple[int, ...]] | None = None,
+        overlap: Mapping[str, bool] | None = None,
+    ) -> Plan:
+        """Change the plan from the next micro-batch on; regions go by their name or one of their operators' names.
+
+        ``replicas={"count": 4}`` rescales, ``pipelines={"count": (0, 2)}`` splits a region before its third operator,
+        ``overlap={"total": True}`` lets a region work one batch behind what is before it, ``routing`` gives the replica
+        of every key group. The plan to come is given back.
+        """
+        given = {"replicas": replicas, "pipelines": pipelines, "routing": routing, "overlap": overlap}
+        return self._flow.change(**{k: v for k, v in given.items() if v})
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last batch."""
+        return self._flow.plan
+
+    @property
+    def profile(self) -> Profile | None:
+        """Figures of the last batch: CPU by replica, cost by operator, tuples by key group."""
+        return self._flow.profile
+
+    def _run(self, frame: DataFrame, batch_id: int) -> None:
+        with self._working:
+            super()._run(frame, batch_id)
+            self._last_batch = time.monotonic()
+
+    def _end(self) -> None:
+        self._ended.set()
+        with self._working:
+            if self._error is None and not self._closed.locked():
+                self._settle()
+            super()._end()
+            self.journal.close()
+
+    def _settle(self) -> None:
+        """Run what is owed to batches that are committed, and commit that."""
+        if self._latest is None:
+            return
+        state = FlowState.from_json(self._latest.state)
+        if not state.owed:
+            return
+        after, outputs = self._flow.drained(
+            self._spark, state, f"{self._latest.batch:012d}-{int(time.time()):x}"
+        )
+        manifest = Manifest(self._latest.batch, after.to_json(), after.files, outputs)
+        self._checkpoint.commit(manifest)
+        self._latest = manifest
+        self._flow.hand_over(after)
+        self._progress = {**self._progress, "owed": 0}
+
+    def _flush_when_idle(self) -> None:
+        while not self._ended.wait(IDLE / 4):
+            if time.monotonic() - self._last_batch < IDLE or self._error is not None:
+                continue
+            if self._working.acquire(timeout=0.01):
+                try:
+                    if not self._ended.is_set():
+                        self._settle()
+                except Exception as error:  # noqa: BLE001 - shown when the run ends
+                    self._error = error
+                finally:
+                    self._working.release()
+
+
+def plain(value: Any) -> Any:
+    """A value that can go into a journal."""
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,173 @@
+"""Keyed state in files: layers by operator, each valid for some key groups, read by mapping and never changed.
+
+The driver keeps, for each operator, which files make up its state and for which groups each of them still counts. A
+task gets that list and the groups of its replica; what it changed it writes as one new layer, or, when the layers have
+grown as large as their base, as one merged layer that takes their place. A group that moves is simply read by another
+task from then on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.dataflow.layers import first_hash, hashes_of, merge
+from penstock.spark.segments import read_segment, write_segments
+
+#: A task merges its layers when it has more than this many, or when the later ones outweigh the first.
+MOST_LAYERS = 8
+
+
+@dataclass(frozen=True)
+class LayerFile:
+    """A state file and the groups for which it counts."""
+
+    file: str
+    groups: tuple[int, ...]
+    rows: int
+    batch: int
+
+    def without(self, groups: frozenset[int]) -> "LayerFile":
+        """The same file, no longer counting for some groups."""
+        return LayerFile(self.file, tuple(g for g in self.groups if g not in groups), self.rows, self.batch)
+
+    def to_json(self) -> list[Any]:
+        """Plain values; groups as runs, since neighbours mostly stay together."""
+        return [self.file, runs(self.groups), self.rows, self.batch]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> "LayerFile":
+        """The value that ``to_json`` gave."""
+        return cls(value[0], tuple(g for a, b in value[1] for g in range(a, b)), value[2], value[3])
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """What the driver knows of an operator's state: its files, oldest first, and its event clock."""
+
+    layers: tuple[LayerFile, ...] = ()
+    clock: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"layers": [layer.to_json() for layer in self.layers], "clock": self.clock}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "OperatorState":
+        """The value that ``to_json`` gave."""
+        return cls(tuple(LayerFile.from_json(v) for v in value["layers"]), value["clock"])
+
+    def written(self, new: LayerFile, merged: bool) -> "OperatorState":
+        """The state after a task wrote a layer for its groups."""
+        before = self.layers
+        if merged:
+            gone = frozenset(new.groups)
+            before = tuple(left for layer in before if (left := layer.without(gone)).groups)
+        return OperatorState((*before, new), self.clock)
+
+    def at(self, clock: int | None) -> "OperatorState":
+        """The state with its event clock moved on."""
+        if clock is None:
+            return self
+        return OperatorState(self.layers, clock if self.clock is None else max(clock, self.clock))
+
+
+@dataclass
+class TaskStore:
+    """The states as one task sees them: only its own groups, only what counts."""
+
+    folder: str
+    prefix: str
+    groups: int
+    owned: tuple[int, ...]
+    states: Mapping[str, OperatorState]
+    ttl: Mapping[str, float] = field(default_factory=dict)
+    #: What was written: (operator, file, rows, merged, bytes).
+    written: list[dict[str, Any]] = field(default_factory=list)
+    #: Groups that this replica did not have in the batch before.
+    arrived: frozenset[int] = frozenset()
+
+    def layers(self, operator: str) -> list[pa.Table]:
+        """The layers of this task's groups, oldest first."""
+        state = self.states.get(operator, OperatorState())
+        found = (self._own(layer, operator) for layer in state.layers)
+        return [table for table in found if table is not None]
+
+    def clock(self, operator: str) -> int | None:
+        """The newest event time of the batches before."""
+        return self.states.get(operator, OperatorState()).clock
+
+    def save(self, operator: str, layer: pa.Table) -> None:
+        """Write what changed, or all there is where that is due."""
+        before = self.layers(operator)
+        sizes = [self._rows_owned(table, operator) for table in before]
+        merged = len(before) >= MOST_LAYERS or (bool(before) and sum(sizes[1:]) + layer.num_rows >= sizes[0])
+        if merged:
+            layer = merge([*(self._trimmed(t, operator) for t in before), layer], self._oldest(operator))
+        name = write_segments(self.folder, f"{self.prefix}-{operator}-{self.owned[0]}", layer.schema, [layer])
+        self.written.append({"operator": operator, "file": name, "rows": layer.num_rows, "merged": merged})
+
+    def _oldest(self, operator: str) -> int | None:
+        clock = self.clock(operator)
+        seconds = self.ttl.get(operator)
+        return None if clock is None or seconds is None else clock - int(seconds * 1e6)
+
+    def _own(self, layer: LayerFile, operator: str) -> pa.Table | None:
+        """The layer if it counts for any of the own groups; cut down only where it counts for some of them no longer."""
+        mine = set(self.mine(operator))
+        useful = mine & set(layer.groups)
+        if not useful:
+            return None
+        table = read_segment(self.folder, layer.file, 0)
+        dead = mine - useful
+        if dead and counts_by_group(table, self.groups)[sorted(dead)].any():
+            return rows_of(table, sorted(useful), self.groups)
+        return table
+
+    def mine(self, operator: str) -> tuple[int, ...]:
+        """The groups of this task; a stateful operator has all its state in the first one."""
+        return self.owned
+
+    def _rows_owned(self, table: pa.Table, operator: str) -> int:
+        return int(counts_by_group(table, self.groups)[list(self.mine(operator))].sum())
+
+    def _trimmed(self, table: pa.Table, operator: str) -> pa.Table:
+        mine = self.mine(operator)
+        whole = self._rows_owned(table, operator) == table.num_rows
+        return table if whole else rows_of(table, mine, self.groups)
+
+
+def bounds(table: pa.Table, groups: int) -> NDArray[np.int64]:
+    """Where the rows of each group begin, and where the last one's end."""
+    starts = np.array([first_hash(g, groups) for g in range(groups)], dtype=np.uint64)
+    return np.append(np.searchsorted(hashes_of(table), starts), table.num_rows)
+
+
+def counts_by_group(table: pa.Table, groups: int) -> NDArray[np.int64]:
+    """How many rows of a layer each group has."""
+    return np.diff(bounds(table, groups))
+
+
+def rows_of(table: pa.Table, chosen: Sequence[int], groups: int) -> pa.Table:
+    """The rows of some groups."""
+    edges = bounds(table, groups)
+    pieces = [table.slice(int(edges[a]), int(edges[b] - edges[a])) for a, b in runs(tuple(chosen))]
+    return pa.concat_tables(pieces).combine_chunks() if pieces else table.slice(0, 0)
+
+
+def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Rising numbers as runs from (including) to (excluding).
+
+    >>> runs([1, 2, 3, 7])
+    [(1, 4), (7, 8)]
+    """
+    out: list[tuple[int, int]] = []
+    for n in sorted(numbers):
+        if out and out[-1][1] == n:
+            out[-1] = (out[-1][0], n + 1)
+        else:
+            out.append((n, n + 1))
+    return out

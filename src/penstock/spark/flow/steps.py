@@ -1,0 +1,167 @@
+"""Run the segments of one step side by side, each as one Spark job, and fold what their tasks report.
+
+Segment s of batch b runs at step b + s. Segments of one step belong to different batches and to different operators,
+so they share nothing and may run at the same time.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.dataflow.layout import make_layout
+from penstock.dataflow.plan import Plan
+from penstock.dataflow.wiring import Wiring, make_wiring
+from penstock.spark.checkpoint import Publication
+from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.flow_state import FlowState, Owed
+from penstock.spark.flow.messages import REPORT, SCHEMA
+from penstock.spark.flow.state_store import LayerFile, OperatorState
+from penstock.spark.flow.tasks import Job, LevelTask, SourceTask
+from penstock.spark.flow.writing import Folders
+
+Reports = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A segment of a batch that is to run now: with the batch's frame, or with files that wait."""
+
+    batch: int
+    segment: int
+    plan: Plan
+    frame: DataFrame | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What a step came to."""
+
+    state: FlowState
+    outputs: tuple[Publication, ...]
+    reports: Reports
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """Runs steps of one flow."""
+
+    definition: Definition
+    folder: str
+    folders: Folders
+    run: str
+
+    def step(
+        self, spark: SparkSession, parts: Iterable[Part], state: FlowState, prefix: str, before: Plan
+    ) -> StepOutcome:
+        """Run all parts at the same time; the state after them."""
+        listed = list(parts)
+        if len(listed) == 1:
+            told = [self._run(spark, listed[0], state, prefix, before)]
+        else:
+            with ThreadPoolExecutor(max(1, len(listed)), "penstock-segment") as pool:
+                # What waits longest goes first: nothing after it can end before it.
+                futures = {
+                    at: pool.submit(self._run, spark, part, state, prefix, before)
+                    for at, part in sorted(enumerate(listed), key=lambda item: -item[1].segment)
+                }
+                told = [futures[at].result() for at in range(len(listed))]
+        outputs: list[Publication] = []
+        for part, reports in zip(listed, told, strict=True):
+            state = _folded(self.definition, state, part, reports)
+            outputs += [
+                Publication(staged, final)
+                for r in reports
+                for sink, staged, final in r["files"]
+                if sink not in self._handed
+            ]
+        return StepOutcome(state, tuple(outputs), [r for reports in told for r in reports])
+
+    @property
+    def _handed(self) -> set[str]:
+        return {sink.name for sink in self.definition.graph.sinks.values() if sink.to is not None}
+
+    def _run(self, spark: SparkSession, part: Part, state: FlowState, prefix: str, before: Plan) -> Reports:
+        definition = self.definition
+        job = Job(
+            definition.wiring(part.plan),
+            part.plan,
+            part.segment,
+            self.folder,
+            f"{prefix}-{part.segment}",
+            self.folders,
+            _states_of(definition.wiring(part.plan), part.segment, state.operators),
+            definition.ttl,
+            {name: region.routing for name, region in before.regions.items()},
+            self.run,
+        )
+        first = 1
+        if part.frame is not None:
+            frame = part.frame.mapInArrow(SourceTask(job, definition.sources, definition.timed), SCHEMA)
+        else:
+            workers = job.wiring.layout.workers(part.segment, 1)
+            tasks = spark.range(0, workers, 1, workers)
+            frame = tasks.mapInArrow(LevelTask(job, 1, part.files), SCHEMA)
+            first = 2
+        for level in range(first, job.levels + 1):
+            workers = job.wiring.layout.workers(part.segment, level)
+            frame = frame.repartitionById(workers, "worker").mapInArrow(LevelTask(job, level), SCHEMA)
+        rows = frame.select("pipeline", "payload").collect()
+        return [json.loads(bytes(payload)) for pipeline, payload in rows if pipeline == REPORT]
+
+
+def _states_of(wiring: Wiring, segment: int, states: Mapping[str, OperatorState]) -> dict[str, OperatorState]:
+    """The states of the operators that run in a segment."""
+    here = {name for p in wiring.layout.pipelines if p.segment == segment for name in p.operators}
+    return {name: state for name, state in states.items() if name in here}
+
+
+def _folded(definition: Definition, state: FlowState, part: Part, reports: Reports) -> FlowState:
+    """The state with what a part's tasks wrote."""
+    operators = dict(state.operators)
+    layout = definition.wiring(part.plan).layout
+    for told in sorted(reports, key=lambda r: (r["stage"], r.get("pipeline", ""), r.get("replica", 0))):
+        for written in told["written"]:
+            name = written["operator"]
+            region = layout.of(name)
+            owned = _owned(part.plan, region.region, region.keys, told["replica"])
+            layer = LayerFile(written["file"], owned, written["rows"], part.batch)
+            operators[name] = operators.get(name, OperatorState()).written(layer, written["merged"])
+        for name, figures in told["operators"].items():
+            if figures["clock"] is not None:
+                operators[name] = operators.get(name, OperatorState()).at(figures["clock"])
+    owed = tuple(o for o in state.owed if (o.batch, o.segment) != (part.batch, part.segment))
+    for segment in sorted({s for told in reports for s in told["later"]}):
+        files = tuple(told["inbox"] for told in reports if segment in told["later"])
+        known = next((o for o in owed if (o.batch, o.segment) == (part.batch, segment)), None)
+        if known is None:
+            owed = (*owed, Owed(part.batch, segment, files, part.plan))
+        else:
+            owed = tuple(replace(o, files=(*o.files, *files)) if o is known else o for o in owed)
+    handed = tuple(
+        (part.batch, sink, staged)
+        for told in reports
+        for sink, staged, _ in told["files"]
+        if sink and definition.graph.sinks[sink].to
+    )
+    return replace(state, operators=operators, owed=owed, handed=(*state.handed, *handed))
+
+
+def _owned(plan: Plan, region: str, keys: tuple[str, ...], replica: int) -> tuple[int, ...]:
+    if not keys:
+        return (0,)
+    return tuple(g for g, r in enumerate(plan.regions[region].routing) if r == replica)
+
+
+def layout_of(definition: Definition, plan: Plan) -> Wiring:
+    """The wiring under a plan."""
+    layout = make_layout(definition.graph, definition.regions, plan)
+    return make_wiring(definition.graph, definition.regions, layout)
+
+
+__all__ = ["Part", "StepOutcome", "Stepper", "pa"]

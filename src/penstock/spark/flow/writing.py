@@ -1,0 +1,61 @@
+"""Rows that leave a flow: one Parquet file a sink and task, waiting in a staging folder until the batch is committed."""
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.dataflow.calls import DeadRows
+from penstock.dataflow.rows import Chunk, joined
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where files wait and where they go: by sink, and for what was put aside."""
+
+    #: Sink -> (staging folder, final folder).
+    sinks: Mapping[str, tuple[str, str]]
+    dead: tuple[str, str]
+
+
+class Writer:
+    """Gathers the rows of one task's sinks."""
+
+    def __init__(self, folders: Folders, prefix: str, origin: int) -> None:
+        self._folders, self._prefix, self._origin = folders, prefix, origin
+        self._rows: dict[str, list[Chunk]] = {}
+
+    def take(self, sink: str, chunk: Chunk) -> None:
+        """Keep rows for a sink."""
+        self._rows.setdefault(sink, []).append(chunk)
+
+    def close(self, dead: Sequence[DeadRows]) -> dict[str, Any]:
+        """Write everything; what was written where."""
+        sinks, files = {}, []
+        for sink, chunks in self._rows.items():
+            table = joined([Chunk(c.table, c.positions) for c in chunks]).table
+            sinks[sink] = table.num_rows
+            files.append([sink, *self._write(table, *self._folders.sinks[sink])])
+        by_operator: dict[str, list[pa.Table]] = {}
+        for rows in dead:
+            reasons = pa.array([rows.reason] * rows.rows.num_rows)
+            by_operator.setdefault(rows.operator, []).append(rows.rows.append_column("reason", reasons))
+        for operator, tables in by_operator.items():
+            staging, final = self._folders.dead
+            whole = pa.concat_tables(tables, promote_options="default")
+            files.append(["", *self._write(whole, staging, os.path.join(final, operator))])
+        counts = {operator: sum(t.num_rows for t in tables) for operator, tables in by_operator.items()}
+        return {"sinks": sinks, "files": files, "dead": counts}
+
+    def _write(self, table: pa.Table, staging: str, final: str) -> list[str]:
+        name = f"{self._prefix}-{self._origin:012d}-{uuid.uuid4().hex[:8]}.parquet"
+        path = os.path.join(staging, name)
+        texts = [
+            f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+        ]
+        pq.write_table(table, path, use_dictionary=texts or False)
+        return [path, os.path.join(final, name.replace(self._prefix, self._prefix.rsplit("-", 1)[0]))]
