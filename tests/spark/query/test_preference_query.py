@@ -309,3 +309,35 @@ def test_window_bounds_are_timestamps_of_the_stream(spark):
         .first()
     )
     assert (row.window_end - row.window_start).total_seconds() == 1.0
+
+
+class Cheapest(ps.Preference):
+    """A preference of a user's own: the rows of the lowest price."""
+
+    attributes = (ps.minimize("price"),)
+
+    def select(self, points):
+        return np.flatnonzero(points[:, 0] == points[:, 0].min(initial=np.inf))
+
+    def merge(self, left, right):
+        kept = self.select(np.vstack([left, right]))
+        return kept[kept < len(left)], kept[kept >= len(left)] - len(left)
+
+
+def test_a_preference_of_ones_own_runs_like_any_other(spark, tmp_path):
+    data = stream_files(tmp_path / "in", files=3)
+    run = ps.PreferenceQuery(
+        Cheapest(), time="event_time", window="1 second", slide="200 milliseconds"
+    ).start(
+        as_stream(spark, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+    )
+    run.await_termination()
+    times, prices = data["event_time"].cast(pa.int64()).to_numpy(), data["price"].to_numpy()
+    answers = windows_of(pq.read_table(tmp_path / "out"))
+    assert len(answers) > 5
+    for (start, _), found in answers.items():
+        inside = np.flatnonzero((times >= start) & (times < start + SECOND))
+        assert found == set(inside[prices[inside] == prices[inside].min()].tolist())

@@ -102,3 +102,11 @@ def test_rows_before_the_punctuation_are_late(tmp_path, punctuation, late):
     assert f'"late": {late},' in messages[-1]["payload"][0].as_py().decode()
     kept = sum(unpack(m["payload"][0].as_buffer())[0].num_rows for m in messages[:-1])
     assert kept == 3 - late
+
+
+def test_a_clock_far_ahead_of_the_stream_is_not_believed(tmp_path):
+    messages = route(rows_of([10, 5000], [1.0, 2.0]), str(tmp_path), seen=20, ahead=100)
+    assert '"bad": 1' in messages[-1]["payload"][0].as_py().decode()
+    assert pq.read_table(next(tmp_path.iterdir()))["reason"].to_pylist() == [
+        "t is too far ahead of the stream"
+    ]

@@ -79,6 +79,9 @@ class PreferenceQuery:
     disorder
         How long to wait for late rows: ``KSlack()``, ``AdaptiveSlack(drop=...)``, ``FixedDelay(...)``, or
         ``InOrder(...)``, the papers' baseline that buffers and sorts.
+    ahead
+        Rows further ahead of the stream than this (``"1 hour"``) are not believed and become dead letters; without it
+        one wrong clock far in the future makes all later rows late.
     splitting
         Pane stage strategy: ``"AS_PID"`` (default), ``"AS"``, ``"PB_RR"``, ``"TB_RR"``, or one with options.
     window_strategy
@@ -94,6 +97,7 @@ class PreferenceQuery:
     slide: str | None = None
     by: Sequence[str] | str = ()
     disorder: Disorder = field(default_factory=KSlack)
+    ahead: str | None = None
     splitting: Splitting | str = "AS_PID"
     window_strategy: str = SHARED
     pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -114,12 +118,17 @@ class PreferenceQuery:
             raise PenstockError(
                 "A stage needs at least one worker; give pane_workers and window_workers of 1 or more."
             )
-        _ = self.panes, self.strategy  # both check what they are made of
+        _ = self.panes, self.strategy, self.ahead_us  # each checks what it is made of
 
     @property
     def panes(self) -> PaneModel:
         """Panes and windows in microseconds."""
         return PaneModel.of(self.window, self.slide)
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far ahead of the stream a row may be, in microseconds."""
+        return None if self.ahead is None else microseconds(self.ahead, "ahead")
 
     @property
     def groups(self) -> tuple[str, ...]:

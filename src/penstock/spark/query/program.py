@@ -162,6 +162,7 @@ class QueryProgram:
             prefix=batch.prefix,
             late_folder=self.places.late and f"{self.places.late}/_staging",
             dead_folder=self.places.dead and f"{self.places.dead}/_staging",
+            ahead=self.query.ahead_us,
         )
         stage = PaneStage(
             self.rowset,

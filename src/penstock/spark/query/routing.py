@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from penstock.disorder import BatchStats, partition_stats
-from penstock.spark.query.rows import Times, check_rows
+from penstock.spark.query.rows import LATEST_US, Times, check_rows
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
 MESSAGE_SCHEMA = "worker int, kind string, source int, number int, payload binary"
@@ -89,6 +89,8 @@ class Router:
     prefix: str
     late_folder: str | None = None
     dead_folder: str | None = None
+    #: How far ahead of the largest time seen a row may be, in microseconds; None for any.
+    ahead: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
@@ -105,7 +107,10 @@ class Router:
             yield message(self.plan.order[0], "tally", source, number, json.dumps(report).encode())
 
     def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
-        checked = check_rows(chunk, self.time, self.attributes)
+        latest = LATEST_US
+        if self.ahead is not None and self.seen is not None:
+            latest = self.seen + self.ahead
+        checked = check_rows(chunk, self.time, self.attributes, latest)
         tally.rows += chunk.num_rows
         if checked.bad is not None:
             tally.bad.append(checked.bad.append_column("reason", pa.array(checked.reasons)))

@@ -1,0 +1,129 @@
+"""What a query tells about itself, and the policy that listens."""
+
+from math import isnan
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.journal import MemoryJournal
+from penstock.policies import Fuzzy
+from penstock.spark.microbatch import Batch
+from penstock.spark.query.program import Places, QueryProgram
+from penstock.spark.query.watch import QueryPlant, Watch, stage_utilisation
+from penstock.testing.frames import InProcessFrame
+
+SCHEMA = pa.schema([("t", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])
+
+
+class AskFor:
+    """A policy that always wants the same numbers of workers."""
+
+    name = "AskFor"
+
+    def __init__(self, **workers: int) -> None:
+        self.workers = workers
+
+    def start(self) -> None:
+        return None
+
+    def step(self, state, observation):
+        changes = tuple(Change(Knob.WORKERS, stage, n) for stage, n in self.workers.items())
+        return state, Decision(changes, "because the test says so")
+
+
+@pytest.fixture
+def query_run(tmp_path):
+    """Run batches of a query in this process; gives program, outcomes and journal."""
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "state").mkdir()
+
+    def run(policy=None, batches=4, rows=200, period=1.0):
+        journal = MemoryJournal()
+        watch = Watch(journal, period, policy, control_period=0.0)
+        query = ps.PreferenceQuery(
+            ps.skyline_of(ps.minimize("x"), ps.minimize("y")),
+            time="t",
+            window="1 second",
+            slide="0.5 seconds",
+            pane_workers=1,
+            window_workers=1,
+        )
+        program = QueryProgram(
+            query, SCHEMA, Places(str(tmp_path / "staging"), str(tmp_path), None, None, None), watch
+        )
+        state, outcomes, rng = program.first_state(), [], np.random.default_rng(2)
+        for number in range(batches):
+            columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]
+            frame = InProcessFrame([[pa.record_batch([pa.array(c) for c in columns], schema=SCHEMA)]])
+            batch = Batch(number, frame, state, str(tmp_path / "state"), str(number), 1000.0 + number)
+            outcome = program.run_batch(batch)
+            program.committed(batch, outcome, 0.2)
+            state = outcome.state
+            outcomes.append(outcome)
+        return SimpleNamespace(program=program, outcomes=outcomes, journal=journal)
+
+    return run
+
+
+def test_every_batch_is_an_observation_of_both_stages(query_run):
+    done = query_run()
+    tables = done.journal.tables()
+    assert len(tables.observations["time"]) == 4
+    assert set(tables.stage("panes")["tuples_in"]) == {200.0}
+    assert all(tables.stage("windows")["workers_observed"] == 1)
+    progress = done.outcomes[-1].progress
+    assert progress["windows"] == 2
+    assert 0 < progress["filter_ratio"] < 1
+    assert progress["splitting"] == 1.0
+    assert progress["window_latency"] > 0
+    assert progress["totals"]["rows"] == 800
+
+
+def test_a_batch_without_rows_is_told_without_numbers_that_are_not_there(query_run):
+    done = query_run(batches=1, rows=0)
+    progress = done.outcomes[0].progress
+    assert progress["rows"] == 0
+    assert isnan(progress["window_latency"])
+    assert progress["utilisation_panes"] == 0.0
+
+
+def test_a_policy_changes_the_workers_of_the_next_batch(query_run):
+    done = query_run(AskFor(panes=3, windows=2))
+    assert [o.progress["pane_workers"] for o in done.outcomes] == [1, 3, 3, 3]
+    assert [o.progress["window_workers"] for o in done.outcomes] == [1, 2, 2, 2]
+    decided = [r for r in done.journal.records if r["kind"] == "reconfiguration"]
+    assert len(decided) == 1
+    assert "because the test says so" in done.journal.texts("decision")
+
+
+def test_what_a_query_cannot_do_is_refused_in_words(query_run):
+    program = query_run(batches=1).program
+    plant = QueryPlant(program)
+    plant.latest = None
+    with pytest.raises(ps.PenstockError, match="No micro-batch"):
+        plant.observe()
+    done = query_run(AskFor(nowhere=2))
+    assert any("refused" in text for text in done.journal.texts())
+    assert {o.progress["pane_workers"] for o in done.outcomes} == {1}
+
+
+def test_the_fuzzy_controller_runs_on_a_query(query_run):
+    done = query_run(Fuzzy(), batches=6)
+    assert len(done.journal.texts("decision")) >= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "busy", "expected"),
+    [([100], [0.5], 0.5), ([100], [3.0], 3.0), ([50, 50], [0.5, 0.5], 0.5), ([], [], 0.0)],
+)
+def test_utilisation_is_the_work_of_a_period_over_the_period(rows, busy, expected):
+    assert stage_utilisation(rows, busy, 1.0) == pytest.approx(expected)
+
+
+def test_an_uneven_load_counts_more_than_an_even_one():
+    assert stage_utilisation([90, 10], [0.9, 0.1], 1.0) > stage_utilisation([50, 50], [0.5, 0.5], 1.0)
