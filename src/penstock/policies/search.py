@@ -94,11 +94,12 @@ def exhaustive(costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[fl
 
 
 def branch_and_bound(
-    costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float
+    costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float, ordered: bool = True
 ) -> Found:
     """The paper's search (3.3.2): a subtree is entered only while its cost so far is below the best leaf.
 
-    Children are tried cheapest first; costs must not be negative. ``explored`` counts the nodes that were visited.
+    Costs must not be negative. ``ordered`` tries the cheapest child first, which finds a good leaf early; the paper does
+    not say in which order it goes. ``explored`` counts the configurations whose cost was worked out.
     """
     indices, places = _positions(axes)
     flat = [np.asarray(c, dtype=float).ravel() for c in costs]
@@ -108,13 +109,14 @@ def branch_and_bound(
     def visit(depth: int, place: Floats, spent: float, chosen: tuple[int, ...]) -> None:
         nonlocal best, explored
         reach = spent + flat[depth] + gamma * ((places - place) ** 2).sum(axis=1)
-        for option in np.argsort(reach, kind="stable"):
-            if not reach[option] < best[0]:
-                break
-            explored += 1
-            if depth + 1 == len(flat):
-                best = (float(reach[option]), (*chosen, int(option)))
-            else:
+        explored += len(reach)
+        if depth + 1 == len(flat):
+            option = int(np.argmin(reach))
+            if reach[option] < best[0]:
+                best = (float(reach[option]), (*chosen, option))
+            return
+        for option in np.argsort(reach, kind="stable") if ordered else range(len(reach)):
+            if reach[option] < best[0]:
                 visit(depth + 1, places[option], float(reach[option]), (*chosen, int(option)))
 
     visit(0, np.asarray(now, dtype=float), 0.0, ())
