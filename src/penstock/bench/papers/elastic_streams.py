@@ -24,7 +24,7 @@ STREAMS: dict[str, tuple[tuple[str, float, float], tuple[float, ...], tuple[floa
 
 
 def _seconds(scale: float) -> float:
-    return max(12.0, 180.0 * scale)
+    return max(6.0, 180.0 * scale)
 
 
 def merge_tasks(report: Report, scale: float, folder: Path) -> None:
@@ -165,7 +165,7 @@ def _table_claims(report: Report, names: list[str], outs: dict[Any, QueryOutcome
 
 def sensitivity(report: Report, scale: float) -> None:
     """Fig. 17: error of the utilisation and variation of the throughput by the two periods."""
-    traffic = Traffic("map", 17_000, max(15.0, 120.0 * scale), 1000)
+    traffic = Traffic("map", 17_000, max(8.0, 120.0 * scale), 1000)
     controls = (2.5, 5.0, 10.0) if scale >= 0.3 else (2.5,)
     samplings = (0.125, 0.25, 0.5, 1.0) if scale >= 0.3 else (0.25, 1.0)
     jobs = [QueryRun(traffic, control=c, sampling=s, n=2, m=12) for c in controls for s in samplings]

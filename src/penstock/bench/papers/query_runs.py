@@ -13,10 +13,22 @@ from penstock.core.guards import Guards
 from penstock.core.loop import Loop, run
 from penstock.core.observation import Observation, StageObservation
 from penstock.core.plant import Applied
+from penstock.disorder import AdaptiveSlack
 from penstock.policies import Fuzzy, Static
 from penstock.preference.splitting import GAINS, PidSplitting
 from penstock.sim.query import PreferencePlant, QueryCosts, QueryStream, of_events
-from penstock.traffic import ArrivalProcess, Attributes, RandomWalk, SelfSimilar, Shaped, map2, poisson, steps
+from penstock.traffic import (
+    ArrivalProcess,
+    Attributes,
+    HeavyDelay,
+    RandomWalk,
+    SelfSimilar,
+    Shaped,
+    map2,
+    poisson,
+    steps,
+)
+from penstock.traffic.seeds import Seeds
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +76,10 @@ class QueryRun:
     control: float | None = 2.5  # seconds between decisions of the fuzzy controller; None: fixed workers
     sampling: float = 0.25
     comparison: float = 290e-9
+    tuple_time: float = 10e-6
     in_order: bool = False
+    heavy: float = 0.0  # longest delay in multiples of the mean, for delays of which few are very long
+    drop: float | None = None  # share of tuples that may come too late; None: K-slack
     drain: float = 0.3  # how much longer than its stream a run may take, as a share of the stream
     label: str = ""
 
@@ -97,6 +112,7 @@ class QueryOutcome:
     merges: int
     updates: int
     window_latency: float
+    window_balance: float  # busiest over mean window worker
     work_panes: float  # seconds of work
     work_windows: float
 
@@ -121,14 +137,35 @@ _STREAMS: dict[Any, QueryStream] = {}
 
 def stream_of(spec: QueryRun) -> QueryStream:
     """The stream of a run; the last one is kept, since runs of one experiment share it."""
-    key = (spec.traffic, spec.delay, spec.correlations, spec.correlation_period, spec.in_order)
+    key = (spec.traffic, spec.delay, spec.correlations, spec.correlation_period, spec.in_order, spec.heavy)
     if key not in _STREAMS:
         _STREAMS.clear()
-        events = spec.traffic.process().sample(spec.traffic.seconds, spec.traffic.seed)
+        events = _events(spec.traffic)
         attributes = Attributes(8, spec.correlations, spec.correlation_period)
-        made = of_events(events, delay=spec.delay, attributes=attributes, seed=spec.traffic.seed)
+        if spec.heavy:
+            made = _heavy(events, spec, attributes)
+        else:
+            made = of_events(events, delay=spec.delay, attributes=attributes, seed=spec.traffic.seed)
         _STREAMS[key] = made.in_order() if spec.in_order else made
     return _STREAMS[key]
+
+
+def _heavy(events: Floats, spec: QueryRun, attributes: Attributes) -> QueryStream:
+    due = events + HeavyDelay(spec.delay, most=spec.heavy).delays(events, Seeds(spec.traffic.seed), 0)
+    order = np.argsort(due, kind="stable")
+    return QueryStream(due[order], events[order], attributes, float(events[-1]), spec.traffic.seed)
+
+
+def _events(traffic: Traffic) -> Floats:
+    """Event times; a random walk is run faster or slower so that it has its mean rate over this length too."""
+    events = traffic.process().sample(traffic.seconds, traffic.seed)
+    if traffic.law != "walk":
+        return events
+    events = traffic.process().sample(2 * traffic.seconds, traffic.seed)[
+        : int(traffic.rate * traffic.seconds)
+    ]
+    scaled: Floats = events * (traffic.seconds / events[-1])
+    return scaled
 
 
 class _Panes:
@@ -153,9 +190,9 @@ def execute(spec: QueryRun) -> QueryOutcome:
     if strategy == "AS_PID":
         strategy = PidSplitting(GAINS)
     plant = PreferencePlant(
-        stream, spec.window, spec.slide, QueryCosts(comparison=spec.comparison, sampling=spec.sampling),
+        stream, spec.window, spec.slide, QueryCosts(comparison=spec.comparison, tuple_time=spec.tuple_time, sampling=spec.sampling),
         pane_workers=spec.n, window_workers=spec.m, limit=max(64, spec.limit), splitting=strategy,
-        scheduling=spec.scheduling, query=spec.query,
+        scheduling=spec.scheduling, query=spec.query, disorder=None if spec.drop is None else AdaptiveSlack(spec.drop),
     )  # fmt: skip
     seen: list[Observation] = []
     policy: Any = Static() if spec.control is None else Fuzzy(limit=spec.limit, interval=spec.control)
@@ -209,7 +246,7 @@ def _outcome(spec: QueryRun, plant: PreferencePlant, seen: Sequence[Observation]
         parts=float(np.mean(plant.parts[steady:])),
         pane_latency=float(np.mean(plant.pane_latency[steady:])),
         closing_lag=float(np.mean(plant.closing_lag[steady:])),
-        held=float(np.mean(plant.held)),
+        held=float(np.mean(plant.held)) + _buffered(plant.stream),
         open_panes=float(np.mean(plant.open_panes)),
         late=plant.late / max(len(plant.stream), 1),
         balance=float(busy.max() / max(busy.min(), 1e-9)) if len(busy) else 1.0,
@@ -217,9 +254,24 @@ def _outcome(spec: QueryRun, plant: PreferencePlant, seen: Sequence[Observation]
         merges=plant.windows.merges if plant.windows is not None else 0,
         updates=plant.windows.updates if plant.windows is not None else 0,
         window_latency=float(np.mean(plant.window_latency)) if plant.window_latency else float("nan"),
+        window_balance=_balance(plant),
         work_panes=float(plant.panes.work.sum()),
         work_windows=plant.windows.busy_until(plant.now()) if plant.windows is not None else 0.0,
     )
+
+
+def _buffered(stream: QueryStream) -> float:
+    """Tuples that wait to be put in order, on average."""
+    if stream.waiting is None:
+        return 0.0
+    return float((stream.arrival - stream.waiting).sum() / stream.seconds)
+
+
+def _balance(plant: PreferencePlant) -> float:
+    if plant.windows is None or not plant.windows.work:
+        return float("nan")
+    work = [plant.windows.work.get(w, 0.0) for w in range(plant.windows.workers)]
+    return max(work) / max(float(np.mean(work)), 1e-12)
 
 
 def _per_second(times: Sequence[float], end: float) -> Floats:

@@ -155,8 +155,8 @@ class PreferencePlant(VirtualPlant):
         stats = partition_stats(times, self._slack.t_max, self._slack.punctuation)
         kept = np.ones(last - first, dtype=np.bool_)
         if stats.late and self._slack.punctuation is not None:
-            # A row is late if its pane has been closed; the others of its delay can still be used.
-            kept = self._pane_of[rows] >= self.model.closed_before(self._slack.punctuation)
+            # A punctuation promises that nothing older follows, so what is older goes (PPQ 4.1.1).
+            kept = times >= self._slack.punctuation
             self.late += int((~kept).sum())
         self._slack = self._disorder.step(self._slack, stats)
         panes, arrival = self._pane_of[rows], self.stream.arrival[rows]

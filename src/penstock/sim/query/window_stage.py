@@ -66,7 +66,7 @@ class WindowStage:
         self.model, self.comparison, self.task_time, self.strategy = model, comparison, task_time, strategy
         self._dims = dims
         self.workers = workers
-        self._idle = set(range(workers))
+        self._idle = dict.fromkeys(range(workers))  # in the order in which they became idle
         self._order = count()
         self._coming: list[tuple[float, int, PaneResult]] = []
         self._running: list[tuple[float, int, int, Window, str, Pool | None]] = []
@@ -79,6 +79,7 @@ class WindowStage:
         self.finished: list[Finished] = []
         self.units_in = self.units_done = self.updates = self.merges = 0
         self._assigned = 0.0
+        self.work: dict[int, float] = {}  # seconds of tasks given to each worker
 
     # ---- input
 
@@ -129,11 +130,11 @@ class WindowStage:
             window.buffer.append(made)
             self.merges += 1
         if worker < self.workers:
-            self._idle.add(worker)
+            self._idle[worker] = None
         self._finish(time)
 
     def _dispatch(self, now: float) -> None:
-        for worker in sorted(self._idle):
+        for worker in list(self._idle):
             if not self._give_task(worker, now) and self.strategy != "WIN_RR":
                 return
 
@@ -174,7 +175,8 @@ class WindowStage:
     ) -> None:
         duration = self.task_time + self.comparison * comparisons
         self._assigned += duration
-        self._idle.discard(worker)
+        self.work[worker] = self.work.get(worker, 0.0) + duration
+        self._idle.pop(worker, None)
         heappush(self._running, (now + duration, next(self._order), worker, window, kind, made))
 
     # ---- windows
@@ -221,7 +223,7 @@ class WindowStage:
         """Switch workers on or off; one that works finishes its task first."""
         running = {task[2] for task in self._running}
         self.workers = workers
-        self._idle = {w for w in range(workers) if w not in running}
+        self._idle = {w: None for w in range(workers) if w not in running}
         self._dispatch(now)
 
     def busy_until(self, now: float) -> float:
