@@ -11,7 +11,7 @@ from math import inf, isfinite
 
 import numpy as np
 import scipy.optimize
-import scipy.stats
+import scipy.special
 
 from penstock.core.errors import PenstockError
 
@@ -91,7 +91,7 @@ class DemandEstimator:
         freedom = self._intervals - size
         residual = max(self._square - float(means @ self._cross), 0.0) / max(freedom, 1e-9)
         errors = np.sqrt(residual * np.diag(np.linalg.inv(scaled))) / scale
-        factor = float(scipy.stats.t.ppf(0.5 + self.confidence / 2.0, freedom)) if freedom > 0.0 else inf
+        factor = float(scipy.special.stdtrit(freedom, 0.5 + self.confidence / 2.0)) if freedom > 0.0 else inf
         return {
             o: Demand(
                 o,
