@@ -33,12 +33,8 @@ def _region(graph: Graph, region: Region, plan: Plan, layout: Layout) -> list[st
     lines = [
         f"  region {region.name}: {region.kind}{keys}, {_replicas(region, own.replicas)}, {_feeders(graph, region)}"
     ]
-    for pipeline in layout.pipelines:
-        if pipeline.region == region.name:
-            lines.append(
-                f"    pipeline {pipeline.index}: {' -> '.join(pipeline.operators)}  [{_place(pipeline)}]"
-            )
-    return lines
+    inside = [p for p in layout.pipelines if p.region == region.name]
+    return lines + [f"    pipeline {p.index}: {' -> '.join(p.operators)}  [{_place(p)}]" for p in inside]
 
 
 def _replicas(region: Region, replicas: int) -> str:

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import PenstockError
+from penstock.dataflow.routing import is_uneven, loads_of, moved, rebalance, rescale, spread
+
+
+@given(st.integers(8, 300), st.integers(1, 8), st.lists(st.integers(1, 8), min_size=1, max_size=6))
+def test_replicas_stay_within_one_group_and_every_group_has_one(groups, first, sizes):
+    table = spread(groups, first)
+    for replicas in sizes:
+        table = rescale(table, replicas)
+        counts = np.bincount(table, minlength=replicas)
+        assert len(table) == groups
+        assert counts.max() - counts.min() <= 1
+
+
+@given(st.integers(1, 15))
+def test_growing_by_one_moves_about_one_in_n_plus_one_and_only_to_the_new_replica(n):
+    before = spread(256, n)
+    after = rescale(before, n + 1)
+    gone = moved(before, after)
+    assert {after[g] for g in gone} == {n}
+    assert len(gone) in (256 // (n + 1), -(-256 // (n + 1)))
+
+
+@given(st.integers(2, 16))
+def test_shrinking_by_one_moves_only_the_groups_of_the_replica_that_goes(n):
+    before = spread(256, n)
+    assert all(before[g] == n - 1 for g in moved(before, rescale(before, n - 1)))
+
+
+@given(st.lists(st.floats(0, 100), min_size=16, max_size=64), st.integers(2, 6))
+def test_rebalancing_never_makes_the_largest_load_larger(weights, replicas):
+    before = spread(len(weights), replicas)
+    after = rebalance(before, weights, replicas)
+    assert loads_of(after, weights, replicas).max() <= loads_of(before, weights, replicas).max() + 1e-9
+
+
+def test_a_hot_group_gets_a_replica_with_little_else():
+    weights = [100.0, *([1.0] * 15)]
+    after = rebalance(spread(16, 2), weights, 2)
+    assert not any(replica == after[0] for replica in after[1:])
+    assert is_uneven(after, weights, 2)  # one group cannot be parted
+
+
+def test_more_replicas_than_groups_are_refused():
+    with pytest.raises(PenstockError, match="4 key groups can have 1 to 4 replicas, not 5"):
+        rescale(spread(4, 2), 5)
