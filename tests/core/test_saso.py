@@ -58,3 +58,12 @@ def test_frequency_counts_in_tenths_of_a_gigahertz():
     changes = (Change(Knob.WORKERS, "op", 4), Change(Knob.FREQUENCY, "op", 1.6))
     journal.reconfiguration(1.0, Applied(changes), {changes[0]: 1, changes[1]: 2.0})
     assert figures(journal.tables()).amplitude == pytest.approx(5.0)  # 3 replicas and 4 steps of frequency
+
+
+def test_a_new_routing_alone_is_a_rebalance_and_shedding_is_neither():
+    journal = MemoryJournal()
+    journal.reconfiguration(1.0, Applied((Change(Knob.ROUTING, "op", (0, 1)),)))
+    journal.reconfiguration(2.0, Applied((Change(Knob.WORKERS, "op", 2), Change(Knob.ROUTING, "op", (0, 1)))))
+    journal.reconfiguration(3.0, Applied((Change(Knob.SHEDDING, "op", 0.5),)))
+    got = figures(journal.tables())
+    assert (got.reconfigurations, got.rebalances) == (1, 1)

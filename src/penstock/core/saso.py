@@ -1,6 +1,7 @@
 """SASO figures of a run, from its journal alone (MPC 2.3, 5.3).
 
-- *Stability*: how many reconfigurations, and how many a minute.
+- *Stability*: how many reconfigurations, and how many a minute. Routings of keys that changed alone are counted apart,
+  as rebalances; shedding is neither.
 - *Accuracy*: observations in which the target metric was missed, and their share.
 - *Settling*: amplitude = mean Euclidean distance between the configurations before and after a reconfiguration
   (frequency counted in steps of 0.1 GHz, CPU share in steps of 0.1); settling time = mean length of the bursts
@@ -35,6 +36,7 @@ class Saso:
     observations: int
     reconfigurations: int
     reconfigurations_per_minute: float
+    rebalances: int
     violations: int
     violation_share: float
     amplitude: float
@@ -70,6 +72,7 @@ def figures(
         observations=len(seen),
         reconfigurations=len(changes),
         reconfigurations_per_minute=60 * len(changes) / duration if duration > 0 else 0.0,
+        rebalances=len(set(_times(tables, ("routing",))) - set(changes)),
         violations=int(late.sum()),
         violation_share=float(late.mean()) if len(seen) else 0.0,
         amplitude=_amplitude(tables),
@@ -100,12 +103,12 @@ def _violated(values: NDArray[np.float64], metric: Metric, target: float) -> NDA
     return known & beyond
 
 
-def _times(tables: Tables) -> list[float]:
-    """Times of reconfigurations; shedding alone is none."""
+def _times(tables: Tables, wanted: Iterable[str] = tuple(_UNIT)) -> list[float]:
+    """Times at which any of these knobs was changed."""
     knobs, times = tables.changes.get("knob"), tables.changes.get("time")
     if knobs is None or times is None:
         return []
-    return sorted({float(t) for k, t in zip(knobs, times, strict=True) if k != "shedding"})
+    return sorted({float(t) for k, t in zip(knobs, times, strict=True) if k in wanted})
 
 
 def _amplitude(tables: Tables) -> float:

@@ -10,44 +10,25 @@ downstream of them shows in their throughput.
 from dataclasses import dataclass, replace
 from math import isnan
 
-from penstock.core.capacity import Knob
-from penstock.core.decision import Change, Decision
+from penstock.core.decision import Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
-from penstock.core.observation import Observation, RegionObservation
+from penstock.core.observation import Observation
+from penstock.policies.organic_state import (
+    OrganicState,
+    RegionState,
+    allowed,
+    changes_to,
+    config_of,
+    finalize,
+    gain,
+    joined,
+    leftmost,
+    revert,
+    settled,
+)
 from penstock.policies.pipelines import best_split
-from penstock.policies.profile import Config, Profiles, RegionProfile, blend, profile
-
-
-@dataclass(frozen=True, slots=True)
-class RegionState:
-    """One region: its configuration, the one to go back to, the adapting pipelines, base metrics, blacklists.
-
-    Pipelines are named by their first operator. ``shrinking`` marks a trial of fewer resources.
-    """
-
-    config: Config
-    base: Config | None = None
-    adapting: tuple[int, ...] = ()
-    metrics: RegionProfile | None = None  # of the last period without a trial
-    reference: RegionProfile | None = (
-        None  # when the load was last seen to change; a slow drift adds up against it
-    )
-    blacklist: tuple[tuple[int, Config], ...] = ()
-    shrinking: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OrganicState:
-    """All regions, the regions under trial in topological order, the running profile, periods without a change."""
-
-    regions: tuple[tuple[str, RegionState], ...] = ()
-    trial: tuple[str, ...] = ()
-    profiles: Profiles = ()
-    warmup: int = 0
-    count: int = 0
-    quiet: int = 0
-    late: int = 0
+from penstock.policies.profile import Config, RegionProfile, blend, profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +83,8 @@ class Organic:
         present = profile(observation)
         if not present:
             return state, Decision.keep("no region that can be adapted")
-        state = _joined(state, observation)
-        if not _settled(state, observation):
+        state = joined(state, observation)
+        if not settled(state, observation):
             return self._wait(state, observation)
         state = replace(state, late=0)
         if state.warmup > 0:
@@ -121,7 +102,7 @@ class Organic:
             )
         regions = []
         for name, region in state.regions:
-            seen = _config(observation.region(name))
+            seen = config_of(observation.region(name))
             refused = [(p, region.config) for p in region.adapting] if region.config != seen else []
             regions.append(
                 (name, RegionState(seen, metrics=region.metrics, blacklist=(*region.blacklist, *refused)))
@@ -170,34 +151,34 @@ class Organic:
     ) -> tuple[OrganicState, Decision]:  # fmt: skip
         trial = [n for n in state.trial if n in regions]
         failed = next(
-            (n for n in _leftmost(trial, observation) if not self._resolved(regions[n], profiles[n])), None
+            (n for n in leftmost(trial, observation) if not self._resolved(regions[n], profiles[n])), None
         )
         if failed is None:
-            gains = ", ".join(f"{n} {_gain(regions[n], profiles[n]):+.0%}" for n in trial)
+            gains = ", ".join(f"{n} {gain(regions[n], profiles[n]):+.0%}" for n in trial)
             for name in trial:
-                regions[name] = _finalize(regions[name], profiles[name])
+                regions[name] = finalize(regions[name], profiles[name])
             return self._close(state, regions, (), observation, f"kept: throughput {gains}", acted=True)
-        why = f"undone: throughput of {failed} {_gain(regions[failed], profiles[failed]):+.0%}"
+        why = f"undone: throughput of {failed} {gain(regions[failed], profiles[failed]):+.0%}"
         shrunk = regions[failed].shrinking
-        regions[failed] = _revert(regions[failed])
+        regions[failed] = revert(regions[failed])
         again, how = (None, "") if shrunk else self._resolve(regions[failed], kinds[failed])
         if again is not None:
             regions[failed] = again
             return self._close(state, regions, tuple(trial), observation, f"{why}; instead {how}")
         for name in trial:
             if name != failed:
-                regions[name] = _revert(regions[name])
+                regions[name] = revert(regions[name])
         return self._close(state, regions, (), observation, why, acted=True)
 
     def _resolved(self, region: RegionState, fresh: RegionProfile) -> bool:
-        gain = _gain(region, fresh)
-        return gain > -self.loss if region.shrinking else gain >= self.increase
+        gained = gain(region, fresh)
+        return gained > -self.loss if region.shrinking else gained >= self.increase
 
     def _close(
         self, state: OrganicState, regions: dict[str, RegionState], trial: tuple[str, ...], observation: Observation,
         reason: str, acted: bool = False,
     ) -> tuple[OrganicState, Decision]:  # fmt: skip
-        changes = [c for n, r in regions.items() for c in _changes(observation.region(n), r.config)]
+        changes = [c for n, r in regions.items() for c in changes_to(observation.region(n), r.config)]
         quiet = 0 if changes or trial or acted else state.quiet + 1
         after = OrganicState(tuple(regions.items()), trial, (), self.warmup if changes else 0, 0, quiet)
         threads = sum(len(r.config[0]) * r.config[1] for r in regions.values())
@@ -236,12 +217,12 @@ class Organic:
             if at == 0 or utility - 1.0 < self.split - 1e-9:
                 return None
             starts.append(region.config[0][i] + at)
-        return _allowed(region, (tuple(sorted(starts)), region.config[1]), [region.config[0][i] for i in hot])
+        return allowed(region, (tuple(sorted(starts)), region.config[1]), [region.config[0][i] for i in hot])
 
     def _expand(self, region: RegionState, kind: str, starts: tuple[int, ...]) -> Config | None:
         if kind != "partitioned" or region.config[1] >= self.max_replicas:
             return None
-        return _allowed(region, (region.config[0], region.config[1] + 1), starts)
+        return allowed(region, (region.config[0], region.config[1] + 1), starts)
 
     # -- Algorithm 7
 
@@ -281,7 +262,7 @@ class Organic:
                     options.append((together, name, (pipes[: i + 1] + pipes[i + 2 :], replicas)))
         for expected, name, config in sorted(options):
             region = regions[name]
-            if _allowed(region, config, region.config[0]) is not None:
+            if allowed(region, config, region.config[0]) is not None:
                 regions[name] = replace(
                     region, base=region.config, config=config, adapting=region.config[0], shrinking=True
                 )
@@ -289,80 +270,3 @@ class Organic:
                     f"{name}: fewer resources, since the busiest pipeline would be {expected:.0%} busy"
                 ]
         return [], []
-
-
-# -- Algorithms 5 and 6
-
-
-def _finalize(region: RegionState, fresh: RegionProfile) -> RegionState:
-    """What was tried stays; its pipelines start afresh."""
-    kept = tuple(b for b in region.blacklist if b[0] not in region.adapting)
-    return RegionState(region.config, metrics=fresh, reference=fresh, blacklist=kept)
-
-
-def _revert(region: RegionState) -> RegionState:
-    """Back to what was there, and never that again (under this load)."""
-    bad = tuple((p, region.config) for p in region.adapting)
-    base = region.base or region.config
-    return RegionState(
-        base, metrics=region.metrics, reference=region.reference, blacklist=(*region.blacklist, *bad)
-    )
-
-
-def _allowed(region: RegionState, config: Config, pipelines: list[int] | tuple[int, ...]) -> Config | None:
-    return None if any((p, config) in region.blacklist for p in pipelines) else config
-
-
-def _gain(region: RegionState, fresh: RegionProfile) -> float:
-    before = region.metrics.throughput if region.metrics is not None else float("nan")
-    return fresh.throughput / before - 1.0 if before > 0 else (1.0 if fresh.throughput > 0 else 0.0)
-
-
-def _leftmost(trial: list[str], observation: Observation) -> list[str]:
-    """Regions under trial that no other region under trial feeds."""
-    below: set[str] = set()
-    edges = {r.name: r.downstream for r in observation.regions}
-    frontier = [d for n in trial for d in edges.get(n, ())]
-    while frontier:
-        name = frontier.pop()
-        if name not in below:
-            below.add(name)
-            frontier.extend(edges.get(name, ()))
-    return [n for n in trial if n not in below] or trial
-
-
-def _config(region: RegionObservation) -> Config:
-    return region.pipelines, int(region.replicas.planned)
-
-
-def _joined(state: OrganicState, observation: Observation) -> OrganicState:
-    """The state with regions that are new and without those that are gone."""
-    known, here = (
-        dict(state.regions),
-        {r.name: r for r in observation.regions if observation.pipelines(r.name)},
-    )
-    names = [n for n, r in here.items() if r.kind != "source"]
-    if list(known) == names:
-        return state
-    regions = tuple((n, known.get(n) or RegionState(_config(here[n]))) for n in names)
-    return replace(state, regions=regions, trial=tuple(n for n in state.trial if n in names))
-
-
-def _settled(state: OrganicState, observation: Observation) -> bool:
-    """Whether the plant has what was asked for."""
-    for name, region in state.regions:
-        seen = observation.region(name)
-        if _config(seen) != region.config or seen.replicas.observed != seen.replicas.planned:
-            return False
-        if len(observation.pipelines(name)) != len(region.config[0]):
-            return False
-    return True
-
-
-def _changes(seen: RegionObservation, config: Config) -> list[Change]:
-    changes = []
-    if seen.pipelines != config[0]:
-        changes.append(Change(Knob.PIPELINES, seen.name, config[0]))
-    if int(seen.replicas.planned) != config[1]:
-        changes.append(Change(Knob.WORKERS, seen.name, config[1]))
-    return changes

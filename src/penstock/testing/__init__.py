@@ -1,5 +1,8 @@
 """Contract suites and fakes, part of the product so that users can test their own policies and plants."""
 
+from importlib import import_module
+from typing import Any
+
 from penstock.testing.equality import same
 from penstock.testing.forecaster import check_forecaster
 from penstock.testing.plant import check_plant
@@ -16,3 +19,15 @@ __all__ = [
     "example_observations",
     "same",
 ]
+
+#: Suites that need compiled kernels load on first use.
+_LATER = {"check_preference": "penstock.testing.preference"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'penstock.testing' has no attribute '{name}'")
+    try:
+        return getattr(import_module(_LATER[name]), name)
+    except ModuleNotFoundError as error:
+        raise AttributeError(f"module 'penstock.testing' has no attribute '{name}' yet") from error
