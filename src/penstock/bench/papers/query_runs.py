@@ -81,6 +81,7 @@ class QueryRun:
     heavy: float = 0.0  # longest delay in multiples of the mean, for delays of which few are very long
     drop: float | None = None  # share of tuples that may come too late; None: K-slack
     drain: float = 0.3  # how much longer than its stream a run may take, as a share of the stream
+    by_samples: bool = False  # the controller sees the mean of short samples
     label: str = ""
 
 
@@ -192,7 +193,7 @@ def execute(spec: QueryRun) -> QueryOutcome:
     plant = PreferencePlant(
         stream, spec.window, spec.slide, QueryCosts(comparison=spec.comparison, tuple_time=spec.tuple_time, sampling=spec.sampling),
         pane_workers=spec.n, window_workers=spec.m, limit=max(64, spec.limit), splitting=strategy,
-        scheduling=spec.scheduling, query=spec.query, disorder=None if spec.drop is None else AdaptiveSlack(spec.drop),
+        scheduling=spec.scheduling, query=spec.query, by_samples=spec.by_samples, disorder=None if spec.drop is None else AdaptiveSlack(spec.drop),
     )  # fmt: skip
     seen: list[Observation] = []
     policy: Any = Static() if spec.control is None else Fuzzy(limit=spec.limit, interval=spec.control)

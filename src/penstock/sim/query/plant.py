@@ -56,7 +56,9 @@ class PreferencePlant(VirtualPlant):
     """A continuous preference query with n pane workers and m window workers.
 
     ``splitting``: PB_RR, TB_RR, AS, AS_PID (or a configured strategy), or "none": whole panes to the least loaded worker.
-    ``scheduling``: the window stage's strategy, or None for the pane stage alone.
+    ``scheduling``: the window stage's strategy, or None for the pane stage alone. ``by_samples``: observe the pane stage's
+    utilisation as the mean of the splitting controller's short samples instead of over the whole period. In a short
+    sample only the workers of the panes that are open get tuples, so that it shows unevenness that evens out later.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class PreferencePlant(VirtualPlant):
         scheduling: Strategy | None = "MERGE",
         disorder: Disorder | None = None,
         query: Query = "skyline",
+        by_samples: bool = False,
     ) -> None:
         super().__init__()
         if query not in QUERY_FACTOR:
@@ -86,6 +89,7 @@ class PreferencePlant(VirtualPlant):
             if scheduling is None
             else WindowStage(self.model, window_workers, dims, comparison, self.costs.task_time, scheduling)
         )
+        self._by_samples = by_samples
         self._strategy, self._split = _strategy(splitting)
         self._split_state = self._split.start()
         if isinstance(splitting, str) and splitting == "none":
@@ -118,6 +122,7 @@ class PreferencePlant(VirtualPlant):
         self.open_panes: list[int] = []
         self.window_latency: list[float] = []
         self.late = 0
+        self.is_late = np.zeros(len(stream), dtype=np.bool_)
         self._late_seen = 0
         self._window_mark = (0, 0, 0.0)
         self._task_cost = 0.0
@@ -158,6 +163,7 @@ class PreferencePlant(VirtualPlant):
             # A punctuation promises that nothing older follows, so what is older goes (PPQ 4.1.1).
             kept = times >= self._slack.punctuation
             self.late += int((~kept).sum())
+            self.is_late[rows] = ~kept
         self._slack = self._disorder.step(self._slack, stats)
         panes, arrival = self._pane_of[rows], self.stream.arrival[rows]
         points = self.stream.points(first, last)
@@ -238,6 +244,15 @@ class PreferencePlant(VirtualPlant):
         sent, done, busy = ((b - a)[active].tolist() for a, b in zip(before, after, strict=True))
         return utilisation(sent, done, busy, period)
 
+    def _mean_sample(self, mark: tuple[Floats, ...], period: float) -> float:
+        """Mean of the splitting controller's samples."""
+        start = self._now - period
+        recent = [
+            rho for t, rho in self.samples[-int(period / self.costs.sampling) - 2 :] if t > start + 1e-9
+        ]
+        known = [rho for rho in recent if not np.isnan(rho)]
+        return float(np.mean(known)) if known else self._utilisation(self._seen, mark, period)
+
     # ---- changes
 
     def _change(self, change: Change) -> LastChange:
@@ -291,7 +306,9 @@ class PreferencePlant(VirtualPlant):
             backlog=float((self.panes.sent - self.panes.done).sum()),
             latency=latency_of(latencies),
             service_time=float(busy.sum() / done.sum()) if done.sum() else nan,
-            utilisation=self._utilisation(self._seen, mark, period),
+            utilisation=self._mean_sample(mark, period)
+            if self._by_samples
+            else self._utilisation(self._seen, mark, period),
             worker_utilisation=tuple(np.minimum(busy[active] / period, 1.0).tolist()),
             splitting=float(np.mean(parts)) if parts else nan,
             last_change=self.last_change(PANES),
