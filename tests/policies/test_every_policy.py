@@ -29,7 +29,7 @@ POLICIES = [
     Organic(),
     Organic(warmup=1, samples=2, shrink=True, order="fission-first"),
     PipelinedFission(),
-    Mead(least=200, interval=9.0, target=0.05),
+    Mead(best=2, least=200, interval=9.0, target=0.05),
     Mead("mg1", least=200, interval=9.0, replicas=(1, 2), percentile=0.95),
     Mead("gig1", least=200, interval=9.0),
     Mead("mg1", least=200, interval=9.0, knob=Knob.EXECUTORS, replicas=(1, 2, 3)),
