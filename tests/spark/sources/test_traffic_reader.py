@@ -43,7 +43,7 @@ def _restarted(offset):
     return json.loads(json.dumps(offset))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(limits=st.lists(st.integers(1, 40_000), min_size=1, max_size=12), partitions=st.integers(1, 5))
 @pytest.mark.parametrize("restart", [False, True])
 def test_batches_add_up_to_the_whole_stream(restart, limits, partitions):
