@@ -1,0 +1,144 @@
+"""All strategies: one contract, then what each promises."""
+
+import csv
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import PenstockError
+from penstock.disorder import (
+    AdaptiveSlack,
+    BatchStats,
+    Disorder,
+    DisorderState,
+    FixedDelay,
+    InOrder,
+    KSlack,
+    partition_stats,
+)
+
+ALL = [KSlack(), AdaptiveSlack(), AdaptiveSlack(law="linear"), FixedDelay("2 seconds"), InOrder()]
+STREAMS = st.lists(st.lists(st.integers(0, 10**7), max_size=12), max_size=8)
+DATA = Path(os.environ.get("PENSTOCK_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+def drive(strategy, batches):
+    """States after each batch."""
+    state = strategy.start()
+    for times in batches:
+        state = strategy.step(state, partition_stats(times, state.t_max, state.punctuation))
+        yield state
+
+
+@pytest.mark.parametrize("strategy", ALL)
+@given(batches=STREAMS)
+def test_punctuations_never_go_back_and_never_pass_the_largest_time(strategy, batches):
+    last = None
+    for state in drive(strategy, batches):
+        if state.punctuation is not None:
+            assert state.punctuation <= state.t_max
+            assert last is None or state.punctuation >= last
+        last = state.punctuation
+
+
+@pytest.mark.parametrize("strategy", ALL)
+@given(batches=STREAMS)
+def test_a_step_is_a_function_of_state_and_batch(strategy, batches):
+    state = strategy.start()
+    for times in batches:
+        stats = partition_stats(times, state.t_max, state.punctuation)
+        after = strategy.step(state, stats)
+        copied = DisorderState.from_json(json.loads(json.dumps(state.to_json())))
+        assert strategy.step(copied, stats) == after
+        state = after
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_an_empty_batch_changes_nothing(strategy):
+    *_, state = drive(strategy, [[5, 9, 7]])
+    assert strategy.step(state, BatchStats()) == state
+    assert strategy.step(strategy.start(), BatchStats()) == strategy.start()
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_every_strategy_fulfils_the_interface(strategy):
+    assert isinstance(strategy, Disorder)
+
+
+@given(STREAMS)
+def test_k_slack_waits_for_the_longest_delay_seen(batches):
+    highest, longest = None, 0
+    states = drive(KSlack(), batches)
+    for times, state in zip(batches, states, strict=True):
+        for time in times:
+            highest = time if highest is None else max(highest, time)
+            longest = max(longest, highest - time)
+        assert state.slack == longest
+        assert highest is None or state.punctuation >= highest - longest
+
+
+def test_a_bounded_delay_that_was_seen_once_loses_nothing_afterwards():
+    rng = np.random.default_rng(0)
+    times = np.arange(200_000) * 50
+    arrived = times[np.argsort(times + rng.uniform(0, 400_000, len(times)))]
+    *_, state = drive(KSlack(), np.array_split(arrived, 100))
+    assert state.dropped_share < 1e-4
+
+
+def test_a_fixed_delay_is_what_spark_calls_a_watermark():
+    *_, state = drive(FixedDelay("2 seconds"), [[0, 5_000_000], [4_000_000]])
+    assert state.punctuation == 3_000_000
+
+
+def long_tail(rows=200_000):
+    rng = np.random.default_rng(3)
+    times = np.cumsum(rng.exponential(50, rows)).astype(np.int64)
+    return times[np.argsort(times + np.minimum(np.exp(rng.normal(9, 1.5, rows)), 5e6))]
+
+
+@pytest.mark.parametrize("law", ["quantile", "linear"])
+@pytest.mark.parametrize("drop", [0.01, 0.02, 0.05])
+def test_the_drop_target_is_met_and_saves_most_of_the_wait(law, drop):
+    arrived = long_tail()
+    batches = np.array_split(arrived, 200)
+    states = list(drive(AdaptiveSlack(drop, law=law), batches))
+    patient = list(drive(KSlack(), batches))
+    late = (states[-1].late - states[99].late) / (states[-1].rows - states[99].rows)
+    assert late == pytest.approx(drop, rel=0.15)
+    waits = [np.mean([s.t_max - s.punctuation for s in run[100:]]) for run in (states, patient)]
+    assert waits[0] < 0.2 * waits[1]
+
+
+def test_flights_with_a_drop_target_of_one_percent_wait_a_tenth_of_k_slack():
+    path = DATA / "nycflights13_ooo.csv.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in {DATA}; set PENSTOCK_DATA to the folder that has it")
+    with gzip.open(path, "rt") as lines:
+        times = np.array([int(float(row["sched_dep_min"])) for row in csv.DictReader(lines)]) * 60_000_000
+    batches = [times[i : i + 500] for i in range(0, len(times), 500)]
+    states = list(drive(AdaptiveSlack(0.01), batches))
+    patient = list(drive(KSlack(), batches))
+    assert states[-1].dropped_share == pytest.approx(0.01, rel=0.2)
+    waits = [np.mean([s.t_max - s.punctuation for s in run[100:]]) for run in (states, patient)]
+    assert waits[0] < 0.1 * waits[1]
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: AdaptiveSlack(0), "drop target"),
+        (lambda: AdaptiveSlack(1.5), "drop target"),
+        (lambda: AdaptiveSlack(law="magic"), "Unknown law"),
+        (lambda: FixedDelay("0 seconds"), "longer than zero"),
+        (lambda: FixedDelay("a while"), "not understood"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(build, says):
+    with pytest.raises(PenstockError, match=says):
+        build()
