@@ -86,6 +86,13 @@ class CpuGroup:
             period = (self.path / "cpu.cfs_period_us").read_text().strip()
         return None if limit in ("max", "-1") else int(limit) / int(period)
 
+    def set_weight(self, groups: int) -> None:
+        """Count as much as so many plain groups when the machine is short of CPU."""
+        if self.version == 2:
+            (self.path / "cpu.weight").write_text(str(min(10_000, 100 * groups)))
+        else:
+            (self.path / "cpu.shares").write_text(str(min(262_144, 1024 * groups)))
+
     def add(self, pid: int) -> bool:
         """Move a process into the group; False where it is gone already."""
         return _move(pid, self.path)

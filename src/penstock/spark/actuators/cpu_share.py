@@ -74,7 +74,18 @@ class CpuShare:
         if name not in self._groups:
             made = CpuGroup(self._folder / name, self._hierarchy.version, self._hierarchy.home)
             self._groups[name] = made.create()
+            self._weigh()
         return self._groups[name]
+
+    def _weigh(self) -> None:
+        """A quota must only limit.
+
+        Without this, all groups of a run together would count as one process wherever CPU is short, and executors would
+        become slower just by being put into groups.
+        """
+        for folder in (self._hierarchy.base, self._folder):
+            with contextlib.suppress(OSError):  # an old kernel or a pretended one has no weights
+                CpuGroup(folder, self._hierarchy.version, folder).set_weight(len(self._groups))
 
     def set_share(self, name: str, share: float) -> float:
         """Give a group a share of its cores; returns the quota the kernel then reports, in cores."""

@@ -4,10 +4,11 @@ At every step, over the next ``horizon`` steps and for every number n of executo
 
     lambda_i = forecast of step i + margin x standard deviation of recent forecast errors + backlog / drain
     R_i(n,f) = percentile of the response of a micro-batch query with lambda_i, n slots of share f
-    J        = sum_i [alpha exp(R_i / target) + beta n f] + gamma sum_i |change|^2
+    J        = sum_i [alpha exp(steep (R_i / target - 1)) + beta n f / f_max] + gamma sum_i |change|^2
 
 The best trajectory is a shortest path (exact dynamic programming); its first configuration is applied. A tuple waits
-for its batch, which Kingman's formula does not know: hence the micro-batch queue in place of it.
+for its batch, which Kingman's formula does not know: hence the micro-batch queue in place of it. ``steep`` = 1 is the
+paper's cost up to a factor; a steeper one pays for what exceeds the target and hardly for what stays below it.
 """
 
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,7 @@ class BatchMpc:
     horizon: int = 4
     alpha: float = 2.0
     beta: float = 0.5
+    steep: float = 5.0
     switching: float = 0.4
     margin: float = 1.0
     drain: float | None = None  # seconds in which a backlog is to be worked off; None: the target
@@ -111,10 +113,16 @@ class BatchMpc:
         shares = np.array(self.shares if self.shares and stage.cpu_share is not None else (present,))
         per_executor = observation.extra.get("slots", 1.0) / max(observation.executors.observed, 1.0)  # type: ignore[union-attr]
         load = stage.service_time * present / (counts[:, None] * max(per_executor, 1e-9) * shares[None, :])
-        slowed = overhead * present / shares[None, :] * np.ones_like(load)
+        # Of the overhead, starting tasks is shared by the slots, the rest is not.
+        fixed = min(overhead, stage.extra.get("fixed_time", overhead))
+        starting = (overhead - fixed) * observation.executors.observed / counts[:, None]  # type: ignore[union-attr]
+        slowed = fixed + starting * present / shares[None, :]
         responses = [self._responses(rate, load, slowed, trigger) for rate in rates]
-        price = self.beta * counts[:, None] * shares[None, :]
-        costs = [self.alpha * np.exp(np.minimum(r / self.target, _STEEP)) + price for r in responses]
+        price = self.beta * counts[:, None] * shares[None, :] / shares.max()
+        costs = [
+            self.alpha * np.exp(np.minimum(self.steep * (r / self.target - 1.0), _STEEP)) + price
+            for r in responses
+        ]
         planned = observation.executors.planned if observation.executors else 1.0
         now = [planned, (stage.cpu_share.planned if stage.cpu_share is not None else present) / 0.1]
         best = shortest_path(costs, [counts, shares / 0.1], now, self.switching).trajectory[0]

@@ -19,7 +19,7 @@ Task time is known per period, not per batch, so both coefficients come from a r
 
 Errors count in relation to the busy time, so that small batches matter as much as large ones. Periods are kept by the
 size of their batches, the latest few of each size, so that a long quiet time does not make the meter forget what a
-busy one has taught.
+busy one has taught; older ones count less (half after five minutes), since code that was cold then is warm now.
 """
 
 from collections import deque
@@ -30,6 +30,9 @@ from math import isnan, log2, nan
 import numpy as np
 
 from penstock.spark.autoscale.batches import Batch
+
+#: Seconds after which a period counts half.
+HALF_LIFE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class WorkMeter:
             self._sizes.setdefault(size, deque(maxlen=self._per_size)).append(self._open)
             self._open = _Sample(0.0, 0.0, 0, 0.0)
             kept = [s for sizes in self._sizes.values() for s in sizes if s.time > now - self._memory]
-            self._work = _fit(kept)
+            self._work = _fit(kept, now)
         return self._work
 
     def skip(self) -> None:
@@ -117,15 +120,16 @@ class WorkMeter:
         self._open = _Sample(0.0, 0.0, 0, 0.0)
 
 
-def _fit(samples: list[_Sample]) -> Work:
+def _fit(samples: list[_Sample], now: float) -> Work:
+    weight = np.array([0.5 ** ((now - s.time) / HALF_LIFE) for s in samples])
     busy = np.maximum([s.busy for s in samples], 1e-6)
     batches = np.array([float(s.batches) for s in samples])
     rows = np.array([s.rows for s in samples])
     fixed = max(0.0, float(np.median([s.outside / s.batches for s in samples])))
     # Batches of one size cannot tell the two coefficients apart: a faint belief that each has half settles it.
     belief = np.array([np.median(busy / batches) / 2, np.median(busy / rows) / 2])
-    columns = np.vstack([np.column_stack([batches, rows]) / busy[:, None], np.diag(0.1 / belief)])
-    values = np.concatenate([np.ones(len(samples)), [0.1, 0.1]])
+    columns = np.vstack([np.column_stack([batches, rows]) * (weight / busy)[:, None], np.diag(0.2 / belief)])
+    values = np.concatenate([weight, [0.2, 0.2]])
     per_batch, service = np.linalg.lstsq(columns, values, rcond=None)[0]
     if per_batch < 0:
         per_batch, service = 0.0, 2 * belief[1]

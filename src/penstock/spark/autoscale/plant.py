@@ -71,12 +71,14 @@ class QueryPlant:
         self._busy: dict[str, float] = {}
         self._changed_at = -inf
         self._arrived_after = 0.0
+        self._registered = 0  # executors that hold cores: warm, cold and leaving ones
 
     def observe(self) -> Observation:
         """What happened since the last call."""
         now = self._clock()
         period, self._last = max(1e-3, now - self._last), now
         seen, capacity = self._look(now)
+        self._registered = len(seen) + (self._executors.leaving if self._executors is not None else 0)
         busy, local = self._busy_since(seen)
         slots = float(sum(e.cores for e in seen)) or 1.0
         if self._groups is not None:
@@ -88,7 +90,7 @@ class QueryPlant:
             period=period,
             stages=stages,
             executors=capacity,
-            extra={"slots": slots, "leaving": float(self._executors.leaving if self._executors else 0)},
+            extra={"slots": slots, "registered": float(self._registered)},
         )
 
     def apply(self, decision: Decision) -> Applied:
