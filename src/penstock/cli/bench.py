@@ -12,6 +12,7 @@ from penstock.core.errors import PenstockError, unknown
 
 #: Benchmark -> what it measures; the module ``penstock.bench.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
+    "control": "what one decision costs: policies, searches, guards, journal",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
     "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",
