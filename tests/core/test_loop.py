@@ -1,7 +1,17 @@
 import pickle
 from dataclasses import dataclass
 
-from penstock.core import Decision, Guards, Knob, Loop, MemoryJournal, Observation
+from penstock.core import (
+    Change,
+    Decision,
+    Guards,
+    Journal,
+    Knob,
+    Loop,
+    MemoryJournal,
+    Observation,
+    RollbackRule,
+)
 from penstock.core.loop import run
 from penstock.policies import Static, Threshold
 from penstock.testing import ScriptedPlant, example_observations
@@ -101,3 +111,38 @@ def test_growth_waits_for_executors_that_are_on_their_way():
     for _ in range(12):
         loop.step()
     assert [d.changes[0].value for d in plant.decisions] == [3, 4, 5]
+
+
+def test_a_journal_that_cannot_be_written_does_not_stop_the_loop():
+    class Full(Journal):
+        def put(self, record):
+            raise OSError(28, "No space left on device")
+
+    told = []
+    plant = ScriptedPlant(example_observations())
+    loop = Loop(plant, Static(workers={"panes": 5}), journal=Full(), notify=told.append)
+    assert loop.step().applied is not None
+    loop.step()
+    assert len(told) == 1
+    assert "No space left" in told[0]
+
+
+def test_a_decision_about_a_place_that_does_not_exist_does_not_stop_the_loop():
+    change = Change(Knob.WORKERS, "nowhere", 3)
+    for guards in (Guards(), Guards(total_workers=4, max_ratio=0.5, rollback=RollbackRule())):
+        step = Loop(ScriptedPlant(example_observations()), Static(), guards).step()
+        assert step is not None
+        loop = Loop(ScriptedPlant(example_observations()), Wishes((change,)), guards)
+        assert loop.step() is not None
+
+
+@dataclass(frozen=True)
+class Wishes:
+    changes: tuple
+    name: str = "Wishes"
+
+    def start(self) -> None:
+        return None
+
+    def step(self, state: None, observation: Observation) -> tuple[None, Decision]:
+        return None, Decision(self.changes, "wished")

@@ -275,13 +275,13 @@ def _total(guards: Guards, observation: Observation, changes: list[Change]) -> t
     width = dict.fromkeys(planned, 1) | {r.name: len(r.pipelines) for r in observation.regions}
     wanted = planned | {c.where: int(c.number) for c in touched if c.knob is Knob.WORKERS}
     width |= {c.where: len(c.sequence) for c in touched if c.knob is Knob.PIPELINES}
-    total = sum(n * width[w] for w, n in wanted.items())
+    total = sum(n * width.get(w, 1) for w, n in wanted.items())
     if total <= guards.total_workers:
         return changes, ""
     note = f"{total} workers wanted, {guards.total_workers} allowed in all: reduced in proportion"
     if any(c.knob is Knob.PIPELINES for c in touched):
         return _total(guards, observation, [c for c in changes if c.knob is not Knob.PIPELINES])[0], note
-    threads = allocation.fit([n * width[w] for w, n in wanted.items()], guards.total_workers)
-    given = {w: max(1, n // width[w]) for w, n in zip(wanted, threads, strict=True)}
+    threads = allocation.fit([n * width.get(w, 1) for w, n in wanted.items()], guards.total_workers)
+    given = {w: max(1, n // width.get(w, 1)) for w, n in zip(wanted, threads, strict=True)}
     fitted = [Change(Knob.WORKERS, w, n) for w, n in given.items() if n != planned.get(w)]
     return [c for c in changes if c.knob is not Knob.WORKERS] + fitted, note

@@ -42,7 +42,7 @@ class Loop(Generic[S]):
 
     A policy that raises decides nothing in that step and keeps its last good state. A plant that fails to
     observe costs the step; one that fails to apply costs the change, and the next step tries again. Each failure
-    stands in the journal every time and goes to ``notify`` once.
+    stands in the journal every time and goes to ``notify`` once. A journal that cannot be written is told once too.
 
     ``record_observations=False`` is for plants that write their observations themselves.
     """
@@ -60,10 +60,10 @@ class Loop(Generic[S]):
         record_observations: bool = True,
     ) -> None:
         self.plant, self.policy = plant, policy
-        self.guards, self.journal = guards or Guards(), journal or Journal()
+        self._notify, self._told = notify, set[str]()
+        self.guards, self.journal = guards or Guards(), _Careful(journal or Journal(), self._tell)
         self.dry_run, self._record = dry_run, record_observations
         self.state: LoopState[S] = state or LoopState(policy.start())
-        self._notify, self._told = notify, set[str]()
         self._paused = threading.Event()
         self._time = 0.0
 
@@ -138,9 +138,30 @@ class Loop(Generic[S]):
 
     def _warn(self, source: str, text: str) -> None:
         self.journal.warning(self._time, source, text)
+        self._tell(text)
+
+    def _tell(self, text: str) -> None:
         if self._notify is not None and text not in self._told:
             self._told.add(text)
             self._notify(text)
+
+
+class _Careful(Journal):
+    """A journal that may fail (a full disk) without stopping the loop; the failure is told once."""
+
+    def __init__(self, journal: Journal, tell: Callable[[str], None]) -> None:
+        self.inner, self._tell = journal, tell
+
+    def put(self, record: dict[str, Any]) -> None:
+        """Hand the record on."""
+        try:
+            self.inner.put(record)
+        except (OSError, ValueError) as error:
+            self._tell(f"The journal could not be written: {_told(error)}")
+
+    def close(self) -> None:
+        """Close the journal itself."""
+        self.inner.close()
 
 
 def run(loop: Loop[Any], clock: Clock, period: float, until: float) -> int:
