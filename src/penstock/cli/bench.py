@@ -12,6 +12,7 @@ from penstock.core.errors import PenstockError, unknown
 
 #: Benchmark -> what it measures; the module ``penstock.bench.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
+    "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
     "control": "what one decision costs: policies, searches, guards, journal",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
