@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 from penstock.core.jit import jit
 from penstock.preference.grid import EMPTY, padded
 from penstock.preference.points import Points
-from penstock.preference.simd import Word, le4, le8, lowest_bit, lt4, lt8, not_above
+from penstock.preference.simd import (
+    Word,
+    copy4,
+    copy8,
+    le4,
+    le8,
+    lowest_bit,
+    lt4,
+    lt8,
+    not_above,
+    smallest_of,
+)
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -77,16 +88,17 @@ def filled_store(points: Points, codes: Bytes, order: Places) -> Store:
         at = (place >> 6) * depth * 64 + (place & 63)
         for k in range(depth):
             columns[at + k * 64] = codes[i * depth + k]
-        for k in range(width):
-            rows[place * step + k] = flat[i * width + k]
+        if width == 8:
+            copy8(rows, place * 8, flat, i * 8)
+        elif width == 4:
+            copy4(rows, place * 4, flat, i * 4)
+        else:
+            for k in range(width):
+                rows[place * step + k] = flat[i * width + k]
     for block in range((count + 63) >> 6):
         above = (block >> 6) * depth * 64 + (block & 63)
         for k in range(depth):
-            at = (block * depth + k) * 64
-            least = columns[at]
-            for lane in range(64):
-                least = min(least, columns[at + lane])
-            smallest[above + k * 64] = least
+            smallest[above + k * 64] = smallest_of(columns, (block * depth + k) * 64)
     return columns, smallest, rows
 
 

@@ -85,12 +85,15 @@ def _offer(flat: Floats, at: int, width: int, strong: Floats, sums: Floats, step
     for k in range(width):
         total += flat[at + k]
     if total < sums[STRONG - 1]:
-        s = STRONG - 1
-        while s > 0 and sums[s - 1] > total:
-            sums[s] = sums[s - 1]
-            for k in range(step):
-                strong[s * step + k] = strong[(s - 1) * step + k]
-            s -= 1
-        sums[s] = total
-        for k in range(width):
-            strong[s * step + k] = flat[at + k]
+        place = STRONG - 1
+        while place > 0 and sums[place - 1] > total:
+            place -= 1
+        # Rows of the sample come again in their turn; one place for each is enough.
+        if place == 0 or sums[place - 1] != total:
+            for s in range(STRONG - 1, place, -1):
+                sums[s] = sums[s - 1]
+                for k in range(step):
+                    strong[s * step + k] = strong[(s - 1) * step + k]
+            sums[place] = total
+            for k in range(width):
+                strong[place * step + k] = flat[at + k]

@@ -83,6 +83,32 @@ def _bits_set(typing: Any, mask: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
+def _smallest(typing: Any, codes: Any, offset: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, vector = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
+        address = _address(context, builder, signature.args[0], args[0], args[1], vector)
+        reduce = builder.module.globals.get("llvm.vector.reduce.umin.v64i8") or ir.Function(
+            builder.module, ir.FunctionType(byte, [vector]), "llvm.vector.reduce.umin.v64i8"
+        )
+        return builder.call(reduce, [builder.load(address, align=1)])
+
+    return types.uint8(codes, types.intp), generate
+
+
+def _copied(width: int) -> Callable[..., Any]:
+    def copy(typing: Any, target: Any, i: Any, source: Any, j: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector = ir.VectorType(ir.DoubleType(), width)
+            to = _address(context, builder, signature.args[0], args[0], args[1], vector)
+            source = _address(context, builder, signature.args[2], args[2], args[3], vector)
+            builder.store(builder.load(source, align=8), to, align=8)
+            return context.get_dummy_value()
+
+        return types.none(target, types.intp, source, types.intp), generate
+
+    return copy
+
+
 def _lowest_bit(typing: Any, mask: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -111,6 +137,11 @@ not_above: Callable[[Bytes, int, int], Word] = _compiled(_not_above)
 #: (columns, offset, codes, at, depth, least) -> bit i is set if columns[offset + 64 k + i] <= codes[at + k] for at
 #: least so many k < depth.
 at_least: Callable[[Bytes, int, Bytes, int, int, int], Word] = _compiled(_at_least)
+#: (codes, offset) -> the smallest of the next 64 codes.
+smallest_of: Callable[[Bytes, int], int] = _compiled(_smallest)
+#: (a, i, b, j): copy the next 4 or 8 numbers from b[j] to a[i].
+copy4: Callable[[Floats, int, Floats, int], None] = _compiled(_copied(4))
+copy8: Callable[[Floats, int, Floats, int], None] = _compiled(_copied(8))
 #: The place of the lowest set bit of a mask that is not zero; the number of set bits.
 lowest_bit: Callable[[Word], int] = _compiled(_lowest_bit)
 bits_set: Callable[[Word], int] = _compiled(_bits_set)

@@ -13,6 +13,7 @@ from penstock.preference.grid import Bytes, Floats, encode, fitted, padded
 from penstock.preference.ordering import dominance_order
 from penstock.preference.points import Mask, Points, Rows, as_classes, as_points, no_nan, segments
 from penstock.preference.prefilter import survivors
+from penstock.preference.sweep import sweep
 
 #: Fewer rows than this are compared pair by pair.
 FEW = 24
@@ -74,6 +75,8 @@ def _skyline(points: Points, keep: Mask) -> bool:
         return _pair_by_pair(points, keep)
     rows = np.empty(count, dtype=np.int64)
     kept = survivors(points, rows)
+    if width <= 2:
+        return sweep(points, rows[:kept], keep)
     grid = fitted(points, rows, kept)
     codes = np.zeros(kept * padded(width), dtype=np.uint8)
     if encode(points, rows, kept, grid, codes):
