@@ -33,6 +33,11 @@ class Chunk:
         hashes = None if self.hashes is None else self.hashes[rows]
         return Chunk(self.table.take(pa.array(rows)), self.positions[rows], hashes)
 
+    def part(self, begin: int, end: int) -> "Chunk":
+        """The rows from ``begin`` up to ``end``, without copying."""
+        hashes = None if self.hashes is None else self.hashes[begin:end]
+        return Chunk(self.table.slice(begin, end - begin), self.positions[begin:end], hashes)
+
     @property
     def rows(self) -> int:
         """How many tuples."""

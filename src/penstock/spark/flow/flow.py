@@ -18,7 +18,7 @@ from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
 from penstock.spark.checkpoint import Checkpoint, local_path, make_folder
-from penstock.spark.flow.control import control
+from penstock.spark.flow.control import Control
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
@@ -63,6 +63,7 @@ class Flow(Graph):
         groups: int = DEFAULT_GROUPS,
         dead_letter: str | Path | None = None,
         dry_run: bool = False,
+        rebalance: bool = False,
         name: str | None = None,
     ) -> FlowRun:
         """Run the flow as one streaming query.
@@ -81,6 +82,8 @@ class Flow(Graph):
             How often a micro-batch starts, or: process what is there and stop.
         replicas
             Replicas to start with, by region; one each by default. A checkpoint's own plan wins.
+        rebalance
+            Move hot key groups to other replicas when the replicas stay uneven.
         dead_letter
             Folder for tuples that could not be processed; ``CHECKPOINT/dead-letter`` by default.
         """
@@ -99,7 +102,8 @@ class Flow(Graph):
             )
             program = FlowProgram(definition, first, folders, str(held.state_folder))
             run = FlowRun(program, held, spark or frame.sparkSession, book)
-            control(run, program, policy, guards, book, period, dry_run)
+            run.control = Control(program, book, policy, guards, period, dry_run, rebalance)
+            program.listen(run.control)
             start(program, frame, run, trigger=trigger, available_now=available_now, name=name or self.name)
         except BaseException:
             held.close()

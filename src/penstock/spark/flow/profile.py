@@ -50,6 +50,8 @@ class Reconfiguration:
     moved: Mapping[str, tuple[int, ...]]
     #: Tuples of this batch that belong to moved groups.
     delayed: int
+    #: Bytes of state of the moved groups.
+    bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Profile:
     groups: Mapping[str, NDArray[np.int64]]
     plan: Plan
     source_cpu: float = 0.0
+    #: The longest task of the source stage.
+    source_seconds: float = 0.0
     change: Reconfiguration | None = None
     extra: Mapping[str, float] = field(default_factory=dict)
 
@@ -82,6 +86,7 @@ def profile_of(
     asked: float | None,
     drained: float,
     setup: float,
+    bytes_moved: float,
     reports: list[dict[str, Any]],
 ) -> Profile:
     """Fold the tasks' reports."""
@@ -93,7 +98,9 @@ def profile_of(
         }
         delayed = sum(r.get("delayed", 0) for r in reports)
         waited = 0.0 if asked is None else max(0.0, started - asked)
-        change = Reconfiguration(before, plan, waited, setup, {n: g for n, g in shifts.items() if g}, delayed)
+        change = Reconfiguration(
+            before, plan, waited, setup, {n: g for n, g in shifts.items() if g}, delayed, bytes_moved
+        )
     return Profile(
         batch,
         started,
@@ -106,6 +113,7 @@ def profile_of(
         groups=_groups(reports),
         plan=plan,
         source_cpu=sum(r["cpu"] for r in reports if r["stage"] == 0),
+        source_seconds=max((r["seconds"] for r in reports if r["stage"] == 0), default=0.0),
         change=change,
         extra={"drained": drained, "setup": setup},
     )

@@ -1,11 +1,11 @@
 """A flow as a program of the micro-batch runtime."""
 
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.dataflow.plan import Plan
+from penstock.dataflow.routing import moved
 from penstock.spark.checkpoint import Publication
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
@@ -38,6 +39,7 @@ class FlowProgram:
         self._asked: float | None = None
         self.profile: Profile | None = None
         self.plan = first
+        self._last: tuple[Plan, Plan, float | None, float, float, float, list[dict[str, Any]]] | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -60,6 +62,12 @@ class FlowProgram:
             self._pending.append(changes)
             self._asked = self._asked or time.time()
         return wanted
+
+    @property
+    def wanted(self) -> Plan:
+        """The plan of the next batch."""
+        with self._lock:
+            return self._next(self.plan)
 
     def _next(self, plan: Plan) -> Plan:
         for changes in self._pending:
@@ -88,7 +96,10 @@ class FlowProgram:
         results = sum(sum(r["sinks"].values()) for r in outcome.reports)
         dead = sum(sum(r["dead"].values()) for r in outcome.reports)
         after = outcome.state.counted(rows, results, dead)
-        self._last = (before, plan, asked, drained, planned - batch.started, outcome.reports)
+        bytes_moved = (
+            _moved_bytes(self.definition, state, before, plan, batch.state_folder) if plan != before else 0.0
+        )
+        self._last = (before, plan, asked, drained, planned - batch.started, bytes_moved, outcome.reports)
         progress = {
             "rows": rows,
             "results": results,
@@ -102,10 +113,22 @@ class FlowProgram:
 
     def committed(self, batch: Batch, outcome: Outcome, seconds: float) -> None:
         """Hand rows to the sinks on the driver, then tell those who listen."""
-        before, plan, asked, drained, setup, reports = self._last
+        if self._last is None:
+            return
+        before, plan, asked, drained, setup, bytes_moved, reports = self._last
         self.hand_over(FlowState.from_json(outcome.state))
         self.profile = profile_of(
-            self.definition, batch.id, batch.started, seconds, before, plan, asked, drained, setup, reports
+            self.definition,
+            batch.id,
+            batch.started,
+            seconds,
+            before,
+            plan,
+            asked,
+            drained,
+            setup,
+            bytes_moved,
+            reports,
         )
         for listener in self._listeners:
             listener(self.profile)
@@ -146,12 +169,13 @@ class FlowProgram:
         return False
 
 
-def make_folders(output: Mapping[str, Path], staging: Path, dead: Path, handed: Path) -> Folders:
-    """Folders of a flow's sinks, all made."""
-    sinks = {}
-    for name, folder in output.items():
-        waiting = folder / "_staging"
-        waiting.mkdir(parents=True, exist_ok=True)
-        sinks[name] = (str(waiting), str(folder))
-    staging.mkdir(parents=True, exist_ok=True)
-    return Folders(sinks, (str(staging), str(dead)))
+def _moved_bytes(definition: Definition, state: FlowState, before: Plan, plan: Plan, folder: str) -> float:
+    """State of the groups that change hands, in bytes: each file's share by its groups."""
+    total = 0.0
+    for region in definition.regions:
+        gone = set(moved(before.regions[region.name].routing, plan.regions[region.name].routing))
+        for operator in region.operators if gone else ():
+            for layer in state.operators[operator].layers if operator in state.operators else ():
+                share = len(gone & set(layer.groups)) / max(len(layer.groups), 1)
+                total += share * os.path.getsize(os.path.join(folder, layer.file))
+    return total

@@ -3,14 +3,15 @@
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.journal import Journal
 from penstock.dataflow.plan import Plan
+from penstock.dataflow.regions import Regions
 from penstock.spark.checkpoint import Checkpoint, Manifest
-from penstock.spark.flow.flow_state import FlowState
+from penstock.spark.flow.control import Control
+from penstock.spark.flow.flow_state import FlowState, Totals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.microbatch import MicroBatchRun
@@ -29,6 +30,7 @@ class FlowRun(MicroBatchRun):
         self._flow = program
         self._spark = spark
         self.journal = journal
+        self.control: Control | None = None
         self._working = threading.RLock()
         self._ended = threading.Event()
         self._last_batch = time.monotonic()
@@ -64,6 +66,16 @@ class FlowRun(MicroBatchRun):
     def plan(self) -> Plan:
         """The plan of the last batch."""
         return self._flow.plan
+
+    @property
+    def regions(self) -> Regions:
+        """The flow's regions."""
+        return self._flow.definition.regions
+
+    @property
+    def totals(self) -> Totals:
+        """Rows, results, tuples put aside and batches since the first start, as committed."""
+        return Totals() if self._latest is None else FlowState.from_json(self._latest.state).totals
 
     @property
     def profile(self) -> Profile | None:
@@ -111,8 +123,3 @@ class FlowRun(MicroBatchRun):
                     self._error = error
                 finally:
                     self._working.release()
-
-
-def plain(value: Any) -> Any:
-    """A value that can go into a journal."""
-    return value.tolist() if hasattr(value, "tolist") else value

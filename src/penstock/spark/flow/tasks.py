@@ -103,11 +103,7 @@ class _Worker:
         edges = np.searchsorted(replicas[order], np.arange(pipeline.replicas + 1))
         for replica in range(pipeline.replicas):
             begin, end = int(edges[replica]), int(edges[replica + 1])
-            if end > begin:
-                part = Chunk(
-                    moved.table.slice(begin, end - begin), moved.positions[begin:end], moved.hashes[begin:end]
-                )  # type: ignore[index]
-                self._post(pipeline, replica, target.port, part)
+            self._post(pipeline, replica, target.port, moved.part(begin, end))
 
     def _with_keys(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> Chunk:
         bad = missing_keys(chunk.table, pipeline.keys)

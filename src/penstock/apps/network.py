@@ -1,0 +1,217 @@
+"""Break-in attempts in sshd logs (Joker 5.4): filter, parser, window of failures by address, cut-off, difference."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.apps.running import OPTIONS as COMMON
+from penstock.apps.running import Collected, pieces, run_app, whole
+from penstock.apps.summary import Option, Summary
+from penstock.apps.wordcount import log_lines
+from penstock.core.errors import PenstockError
+from penstock.dataflow.graph import Graph, Stream
+from penstock.dataflow.operators import Operator, operator
+from penstock.dataflow.rows import Rows
+
+HELP = "break-in attempts in sshd logs: addresses with many failures in a short time"
+OPTIONS: Mapping[str, Option] = {
+    **COMMON,
+    "failures": Option("5", "failures within the window that make an attempt"),
+    "window": Option("60", "length of the window in seconds"),
+}
+
+FAILURE = re.compile(r"Invalid user|Failed password|BREAK-IN ATTEMPT|authentication failure")
+_ADDRESS = re.compile(r"\[?(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\]?")
+_MONTHS = {
+    m: n
+    for n, m in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    )
+}
+_DAYS = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334]
+
+
+@operator(inputs={"in": {"value": "int64"}}, output={"line": str})
+def write_log(rows: Rows, output: Any) -> None:
+    """Log lines out of numbers: every fifth a failed login, from one of 97 addresses."""
+    output.emit({"line": [log_line(v) for v in rows["value"].tolist()]})
+
+
+@operator(inputs={"in": {"line": str}})
+def failures_only(rows: Rows, output: Any) -> None:
+    """Lines that tell of a failed login."""
+    at = np.flatnonzero(pc.match_substring_regex(rows.column("line"), FAILURE.pattern).to_numpy())
+    output.emit(rows.table.take(pa.array(at)), at=rows.positions[at])
+
+
+@operator(inputs={"in": {"line": str}}, output={"address": str, "time": "int64", "break_in": bool})
+def parse(rows: Rows, output: Any) -> None:
+    """Address and time (seconds of the year); lines without an address are left out."""
+    parsed = [parse_line(line) for line in rows.column("line").to_pylist()]
+    at = np.array([n for n, found in enumerate(parsed) if found is not None], dtype=np.int64)
+    columns = list(zip(*[found for found in parsed if found is not None], strict=True)) or [(), (), ()]
+    output.emit(
+        dict(zip(("address", "time", "break_in"), map(list, columns), strict=True)), at=rows.positions[at]
+    )
+
+
+@operator(
+    keys="address",
+    grain="key",
+    inputs={"in": {"address": str, "time": "int64", "break_in": bool}},
+    output={"address": str, "time": "int64", "first": "int64", "failures": "int64", "break_in": bool},
+)
+class FailureWindow(Operator):
+    """Failures of an address within the last seconds, each time one comes."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
+    def invoke(self, rows: list[dict[str, Any]], state: dict[str, Any], output: Any) -> None:
+        """Add each failure and forget those that are too old."""
+        times: list[int] = state.setdefault("times", [])
+        for row in rows:
+            times.append(row["time"])
+            while times[0] <= row["time"] - self.seconds:
+                times.pop(0)
+            output.emit({**row, "first": times[0], "failures": len(times)})
+
+
+@operator(inputs={"in": {"address": str, "failures": "int64"}})
+class CutOff(Operator):
+    """Lets through what has at least so many failures, and what sshd itself calls an attempt."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def invoke(self, rows: Rows, state: Any, output: Any) -> None:
+        """Filter."""
+        at = np.flatnonzero((rows["failures"] >= self.least) | rows["break_in"])
+        output.emit(rows.table.take(pa.array(at)), at=rows.positions[at])
+
+
+@operator(output={"address": str, "time": "int64", "failures": "int64", "seconds": "int64", "break_in": bool})
+def difference(rows: Rows, output: Any) -> None:
+    """How long the failures took."""
+    table = rows.table
+    columns = {n: table[n] for n in ("address", "time", "failures", "break_in")}
+    output.emit(columns | {"seconds": rows["time"] - rows["first"]})
+
+
+def build(lines: Stream, least: int = 5, seconds: int = 60) -> Stream:
+    """The flow from log lines to attempts."""
+    parsed = lines.through(failures_only).through(parse)
+    return (
+        parsed.through(FailureWindow(seconds), name="failure_window")
+        .through(CutOff(least), name="cut_off")
+        .through(difference)
+    )
+
+
+def parse_line(line: str) -> tuple[str, int, bool] | None:
+    """Address, second of the year, and whether sshd speaks of a break-in."""
+    address = _ADDRESS.search(line[16:])
+    words = line.split(maxsplit=3)
+    if address is None or len(words) < 4 or words[0] not in _MONTHS:
+        return None
+    hours, minutes, seconds = words[2].split(":")
+    day = _DAYS[_MONTHS[words[0]]] + int(words[1]) - 1
+    if "BREAK-IN" in line and "[" in line[16:]:
+        inside = re.findall(r"\[(\d+\.\d+\.\d+\.\d+)\]", line)
+        name = inside[-1] if inside else address.group(1)
+    else:
+        name = address.group(1)
+    return name, ((day * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds), "BREAK-IN" in line
+
+
+def plain(lines: Iterable[str], least: int = 5, seconds: int = 60) -> list[dict[str, Any]]:
+    """The same answer by a loop."""
+    found = []
+    times: dict[str, list[int]] = {}
+    for line in lines:
+        if not FAILURE.search(line) or (parsed := parse_line(line)) is None:
+            continue
+        address, at, break_in = parsed
+        recent = [t for t in times.get(address, []) if t > at - seconds] + [at]
+        times[address] = recent
+        if len(recent) >= least or break_in:
+            found.append(
+                {
+                    "address": address,
+                    "time": at,
+                    "failures": len(recent),
+                    "seconds": at - recent[0],
+                    "break_in": break_in,
+                }
+            )
+    return found
+
+
+def log_line(value: int) -> str:
+    """A made-up line."""
+    second = value // 50
+    stamp = f"Jan {1 + second // 86400 % 28:2d} {second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    address = f"10.0.{value * 7919 % 97}.{value * 104729 % 3}"
+    if value % 5 == 0:
+        return f"{stamp} host sshd[{value % 30000}]: Invalid user test from {address}"
+    return f"{stamp} host sshd[{value % 30000}]: Accepted publickey for root from {address} port 22 ssh2"
+
+
+def main(seconds: float, options: Mapping[str, str]) -> Summary:
+    """Run the application."""
+    kept = Collected()
+    data: list[str] = []
+    least, window = whole(options, "failures"), whole(options, "window")
+    if window > 86_400:
+        raise PenstockError(f"--window is {window} seconds; a day is the most that makes sense here.")
+
+    def flow(spark: Any, scratch: Path) -> Graph:
+        from penstock.spark.flow.feeds import numbers, played
+        from penstock.spark.flow.flow import Flow
+
+        made = Flow("network")
+        if options["source"] == "real":
+            data.extend(log_lines(whole(options, "rows", 0)))
+            lines = made.source(
+                "lines", played(spark, pieces(pa.table({"line": data}), 2000), scratch / "lines")
+            )
+        else:
+            lines = made.source("numbers", numbers(spark, whole(options, "rate"))).through(write_log)
+        build(lines, least, window).sink("attempts", kept)
+        return made
+
+    ended = run_app(flow, seconds, options)
+    expected = plain(data[: ended.rows] if data else map(log_line, range(ended.rows)), least, window)
+    rows = [] if kept.table is None else kept.table.to_pylist()
+    right = by_address(rows) == by_address(expected)
+    worst: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        worst[row["address"]] = max(worst.get(row["address"], (0, 0)), (row["failures"], -row["seconds"]))
+    shown = [(a, n, -s) for a, (n, s) in sorted(worst.items(), key=lambda item: (-item[1][0], item[0]))[:10]]
+    named = len({r["address"] for r in rows if r["break_in"]})
+    notes = ["Checked against a plain loop over the same lines: " + ("equal." if right else "NOT EQUAL.")]
+    if data:
+        notes.append(
+            "By hand: zgrep BREAK-IN sshd_secrepo_10k.log.gz | grep -o '\\[[0-9.]*\\] failed' | sort -u | wc -l gives the addresses named by sshd."
+        )
+    figures = {
+        **ended.figures,
+        "attempts": len(rows),
+        "addresses": len(worst),
+        "named_by_sshd": named,
+        "checked": right,
+    }
+    return Summary("network", figures, ("address", "most failures", "within seconds"), shown, notes)
+
+
+def by_address(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Attempts in order, by address."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for r in rows:
+        found.setdefault(r["address"], []).append((r["time"], r["failures"], r["seconds"], r["break_in"]))
+    return found

@@ -1,0 +1,163 @@
+"""Start a flow as an application: for some seconds, until its source is used up, or until Ctrl-C."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.apps.summary import Option
+from penstock.core.errors import PenstockError, unknown
+
+#: Options that all applications of this kind have.
+OPTIONS: Mapping[str, Option] = {
+    "source": Option("synthetic", "synthetic, or real: recorded data of the folder PENSTOCK_DATA"),
+    "rate": Option("20000", "rows a second of the synthetic source"),
+    "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
+    "replicas": Option("2", "replicas to start with for every region that can have several"),
+    "policy": Option("none", "who adapts the flow: none or organic"),
+    "trigger": Option("1 second", "how often a micro-batch starts"),
+    "master": Option("local[*]", "Spark master"),
+    "checkpoint": Option("", "checkpoint folder; a temporary one by default"),
+}
+
+
+@dataclass
+class Ended:
+    """What a run came to."""
+
+    seconds: float
+    rows: int
+    results: int
+    dead: int
+    batches: int
+    plan: Mapping[str, int]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Figures for a summary."""
+        return {
+            "seconds": round(self.seconds, 1),
+            "rows": self.rows,
+            "results": self.results,
+            "put_aside": self.dead,
+            "batches": self.batches,
+            "rows_a_second": round(self.rows / self.seconds) if self.seconds else 0,
+            "replicas": ", ".join(f"{region} {n}" for region, n in self.plan.items()),
+        }
+
+
+#: Makes a flow from its sources' frames: called with the session and a scratch folder.
+Builder = Callable[[Any, Path], Any]
+
+
+def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended:
+    """Start the flow that ``build`` makes and wait for its end."""
+    from penstock.spark import running, session
+
+    if options["policy"] not in ("none", "organic"):
+        raise unknown("policy of an application", options["policy"], ["none", "organic"])
+    if options["source"] not in ("synthetic", "real"):
+        raise unknown("source of an application", options["source"], ["synthetic", "real"])
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
+        running(session(options["master"])) as spark,
+    ):
+        flow = build(spark, Path(scratch))
+        checkpoint = options["checkpoint"] or str(Path(scratch) / "checkpoint")
+        run = flow.start(
+            spark,
+            checkpoint=checkpoint,
+            trigger=options["trigger"],
+            available_now=options["source"] == "real" and seconds == 0,
+            replicas=_replicas(flow, whole(options, "replicas")),
+            policy=_policy(options["policy"]),
+        )
+        started = time.monotonic()
+        try:
+            _wait(run, seconds, options["source"] == "real")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            if run.is_active:
+                run.stop()
+        elapsed = time.monotonic() - started
+        totals = run.totals
+        plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
+        return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan)
+
+
+def _wait(run: Any, seconds: float, ends: bool) -> None:
+    """Until time is up; a source that ends has ended when two looks at it see the same number of rows."""
+    end = time.monotonic() + (seconds or float("inf"))
+    seen, quiet = -1, 0
+    while time.monotonic() < end:
+        if run.await_termination(min(1.0, max(0.05, end - time.monotonic()))):
+            return
+        rows = run.totals.rows
+        quiet = quiet + 1 if ends and rows == seen and rows > 0 and run.totals.batches > 0 else 0
+        seen = rows
+        if quiet >= 5:
+            return
+
+
+def _replicas(flow: Any, wanted: int) -> dict[str, int]:
+    from penstock.dataflow.regions import find_regions
+
+    return {r.name: wanted for r in find_regions(flow) if r.scales}
+
+
+def _policy(name: str) -> Any:
+    if name == "none":
+        return None
+    from penstock.policies import Organic
+
+    return Organic(warmup=2, samples=3, max_replicas=4)
+
+
+def whole(options: Mapping[str, str], name: str, least: int = 1) -> int:
+    """An option that is a whole number."""
+    try:
+        value = int(options[name])
+    except ValueError:
+        raise PenstockError(f"--{name} must be a whole number, not '{options[name]}'.") from None
+    if value < least:
+        raise PenstockError(f"--{name} must be at least {least}, not {value}.")
+    return value
+
+
+def recorded(name: str) -> Path:
+    """A file of recorded data, or one sentence on how to get at it."""
+    from penstock.core.data_folder import data_folder
+
+    path = data_folder() / name
+    if not path.exists():
+        raise PenstockError(
+            f"The recorded data '{name}' is not there; set PENSTOCK_DATA to the folder that has it, or use --source synthetic."
+        )
+    return path
+
+
+def pieces(table: pa.Table, size: int) -> list[pa.Table]:
+    """A table in parts of so many rows."""
+    return [table.slice(begin, size) for begin in range(0, table.num_rows, size)]
+
+
+class Collected:
+    """A sink on the driver that keeps what it gets, batch by batch; a batch given twice counts once."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, pa.Table] = {}
+
+    def __call__(self, batch: int, table: pa.Table) -> None:
+        """Take the rows of a batch."""
+        self._tables[batch] = table
+
+    @property
+    def table(self) -> pa.Table | None:
+        """All rows in order of their batches; None if there were none."""
+        tables = [self._tables[b] for b in sorted(self._tables)]
+        return pa.concat_tables(tables) if tables else None

@@ -1,0 +1,228 @@
+"""Algorithmic trading (MPC 5.1): count windows of quotes by symbol, regression, candlesticks.
+
+For each symbol the last 1000 quotes are kept; after every 25 new ones they are averaged by millisecond and a
+polynomial is fitted by Levenberg-Marquardt, which gives the price expected next. A second operator makes candlesticks
+of ten windows each.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+from numpy.typing import NDArray
+
+from penstock.apps.running import OPTIONS as COMMON
+from penstock.apps.running import Collected, pieces, recorded, run_app, whole
+from penstock.apps.summary import Option, Summary
+from penstock.dataflow.graph import Graph, Stream
+from penstock.dataflow.needs import need_all
+from penstock.dataflow.operators import Operator, operator
+from penstock.dataflow.rows import Rows
+
+HELP = (
+    "windows of 1000 quotes by 25 for each symbol: aggregation at 1 ms, polynomial regression, candlesticks"
+)
+OPTIONS: Mapping[str, Option] = {
+    **COMMON,
+    "symbols": Option("50", "symbols of the synthetic source"),
+    "window": Option("1000", "quotes of a window"),
+    "degree": Option("2", "degree of the polynomial"),
+}
+
+SLIDE = 25
+WINDOWS_A_CANDLE = 10
+QUOTE = {"ts": "int64", "symbol": str, "price": float}
+ESTIMATE = {"symbol": str, "ts": "int64", "price": float, "expected": float, "points": "int64"}
+
+
+@operator(keys="symbol", grain="key", need=need_all(**{"in": SLIDE}), inputs={"in": QUOTE}, output=ESTIMATE)
+class AlgoTrader(Operator):
+    """Estimates the next price from the last quotes of a symbol, after every 25 of them."""
+
+    def __init__(self, window: int = 1000, degree: int = 2) -> None:
+        self.window, self.degree = window, degree
+
+    def invoke(self, rows: list[dict[str, Any]], state: dict[str, Any], output: Any) -> None:
+        """Add 25 quotes to the window; estimate once it is full."""
+        times = np.append(state.get("times", np.empty(0, dtype=np.int64)), [r["ts"] for r in rows])[
+            -self.window :
+        ]
+        prices = np.append(state.get("prices", np.empty(0)), [r["price"] for r in rows])[-self.window :]
+        state["times"], state["prices"] = times, prices
+        if len(times) == self.window:
+            points, expected = estimate(times, prices, self.degree)
+            last = rows[-1]
+            output.emit(
+                {
+                    "symbol": last["symbol"],
+                    "ts": last["ts"],
+                    "price": last["price"],
+                    "expected": expected,
+                    "points": points,
+                }
+            )
+
+
+@operator(
+    keys="symbol",
+    grain="key",
+    need=need_all(**{"in": WINDOWS_A_CANDLE}),
+    inputs={"in": ESTIMATE},
+    output={
+        "symbol": str,
+        "ts": "int64",
+        "open": float,
+        "high": float,
+        "low": float,
+        "close": float,
+        "error": float,
+    },
+)
+def candlesticks(rows: list[dict[str, Any]], state: dict[str, Any], output: Any) -> None:
+    """First, highest, lowest and last expected price of ten windows, and how far the expectations were off."""
+    expected = [r["expected"] for r in rows]
+    error = float(np.mean([abs(a["expected"] - b["price"]) for a, b in pairwise(rows)]))
+    bar = {"open": expected[0], "high": max(expected), "low": min(expected), "close": expected[-1]}
+    output.emit({"symbol": rows[-1]["symbol"], "ts": rows[-1]["ts"], **bar, "error": error})
+
+
+def estimate(times: NDArray[np.int64], prices: NDArray[np.float64], degree: int) -> tuple[int, float]:
+    """Average the prices of each millisecond, fit a polynomial, and read it one millisecond after the last."""
+    from scipy.optimize import least_squares
+
+    moments, of = np.unique(times, return_inverse=True)
+    averages = np.bincount(of, weights=prices) / np.bincount(of)
+    span = max(float(moments[-1] - moments[0]), 1.0)
+    x = (moments - moments[0]) / span
+    base = float(averages[0])
+    powers = np.vander(x, degree + 1)
+    if len(moments) <= degree:
+        return len(moments), float(averages[-1])
+    fit = least_squares(
+        lambda c: powers @ c - (averages - base), np.zeros(degree + 1), jac=lambda c: powers, method="lm"
+    )
+    return len(moments), base + float(np.polyval(fit.x, 1.0 + 1.0 / span))
+
+
+def build(quotes: Stream, window: int = 1000, degree: int = 2) -> Stream:
+    """The flow from quotes to candlesticks."""
+    return quotes.through(AlgoTrader(window, degree), name="algotrader").through(candlesticks)
+
+
+def plain(quotes: Iterable[Mapping[str, Any]], window: int = 1000, degree: int = 2) -> list[dict[str, Any]]:
+    """The same answer by a loop."""
+    kept: dict[str, list[Mapping[str, Any]]] = {}
+    estimates: dict[str, list[dict[str, Any]]] = {}
+    bars = []
+    for quote in quotes:
+        mine = kept.setdefault(quote["symbol"], [])
+        mine.append(quote)
+        if len(mine) % SLIDE or len(mine) < window:
+            continue
+        last = mine[-window:]
+        points, expected = estimate(
+            np.array([q["ts"] for q in last]), np.array([q["price"] for q in last]), degree
+        )
+        waiting = estimates.setdefault(quote["symbol"], [])
+        waiting.append({**quote, "expected": expected, "points": points})
+        if len(waiting) == WINDOWS_A_CANDLE:
+            out = _Emitted()
+            candlesticks.function(waiting, {}, out)
+            bars += out.rows
+            estimates[quote["symbol"]] = []
+    return bars
+
+
+class _Emitted:
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def emit(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+
+def quotes_of(values: NDArray[np.int64], symbols: int) -> dict[str, Any]:
+    """Quotes out of numbers: a slow wave with noise for each symbol, ten quotes a millisecond."""
+    with np.errstate(over="ignore"):
+        x = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        x = x ^ (x >> np.uint64(31))
+    symbol = (x % np.uint64(symbols)).astype(np.int64)
+    noise = ((x >> np.uint64(24)) % np.uint64(1001)).astype(float) / 5000.0
+    ts = values // 10
+    price = 50.0 + symbol + 2.0 * np.sin(ts / 5000.0 + symbol) + noise
+    names = pa.array([f"S{n:03d}" for n in range(symbols)])
+    return {"ts": ts, "symbol": names.take(pa.array(symbol)), "price": price}
+
+
+def market(symbols: int) -> Any:
+    """The operator that makes quotes of numbers."""
+
+    @operator(inputs={"in": {"value": "int64"}}, output=QUOTE)
+    def make_quotes(rows: Rows, output: Any) -> None:
+        output.emit(quotes_of(rows["value"], symbols))
+
+    return make_quotes
+
+
+def real(limit: int = 0) -> pa.Table:
+    """Recorded quotes of one day; a row updates one side, its price is that side's."""
+    read = pacsv.ConvertOptions(column_types={"symbol": pa.string()})
+    table = pacsv.read_csv(recorded("us_equity_quotes_20131010.csv.gz"), convert_options=read)
+    table = table.slice(0, limit) if limit else table
+    bid, ask = table["bid"].to_numpy(), table["ask"].to_numpy()
+    return pa.table(
+        {"ts": table["ts_ms"], "symbol": table["symbol"], "price": np.where(bid > 0, bid, ask) / 1e4}
+    )
+
+
+def main(seconds: float, options: Mapping[str, str]) -> Summary:
+    """Run the application."""
+    kept = Collected()
+    data: list[pa.Table] = []
+    symbols, window, degree = (whole(options, n) for n in ("symbols", "window", "degree"))
+
+    def flow(spark: Any, scratch: Path) -> Graph:
+        from penstock.spark.flow.feeds import numbers, played
+        from penstock.spark.flow.flow import Flow
+
+        made = Flow("trading")
+        if options["source"] == "real":
+            data.append(real(whole(options, "rows", 0)))
+            quotes = made.source("quotes", played(spark, pieces(data[0], 20_000), scratch / "quotes"))
+        else:
+            quotes = made.source("numbers", numbers(spark, whole(options, "rate"))).through(market(symbols))
+        build(quotes, window, degree).sink("candles", kept)
+        return made
+
+    ended = run_app(flow, seconds, options)
+    rows = [] if kept.table is None else kept.table.to_pylist()
+    table = data[0].slice(0, ended.rows) if data else pa.table(quotes_of(np.arange(ended.rows), symbols))
+    right = by_symbol(rows) == by_symbol(plain(table.to_pylist(), window, degree))
+    last = {r["symbol"]: r for r in rows}
+    shown = [
+        (s, *(round(r[c], 4) for c in ("open", "high", "low", "close", "error")))
+        for s, r in sorted(last.items())[:10]
+    ]
+    return Summary(
+        "trading",
+        {**ended.figures, "candles": len(rows), "checked": right},
+        ("symbol", "open", "high", "low", "close", "mean error"),
+        shown,
+        [
+            "Checked against a plain loop with the same fit: " + ("equal." if right else "NOT EQUAL."),
+            "The last candle of each symbol; prices are those expected one millisecond ahead.",
+        ],
+    )
+
+
+def by_symbol(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Candles in order, by symbol."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for r in rows:
+        bar = tuple(round(r[c], 9) for c in ("open", "high", "low", "close", "error"))
+        found.setdefault(r["symbol"], []).append((r["ts"], *bar))
+    return found

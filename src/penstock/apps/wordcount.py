@@ -1,0 +1,142 @@
+"""Word count (Joker 5.4): sentences to words, a running count for each word."""
+
+import gzip
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.apps.running import OPTIONS as COMMON
+from penstock.apps.running import pieces, recorded, run_app, whole
+from penstock.apps.summary import Option, Summary
+from penstock.dataflow.graph import Graph, Stream
+from penstock.dataflow.operators import operator
+from penstock.dataflow.rows import Rows
+from penstock.dataflow.running import running_count
+
+HELP = "count words of a stream of sentences; the running count of each word comes out"
+OPTIONS: Mapping[str, Option] = {**COMMON, "show": Option("10", "words to show, most frequent first")}
+
+WORDS_A_LINE = 8
+_SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "ri", "so", "tu", "va", "ze")
+VOCABULARY = pa.array([a + b + c for a in _SYLLABLES for b in _SYLLABLES for c in _SYLLABLES])
+
+
+@operator(inputs={"in": {"value": "int64"}}, output={"line": str})
+def write_lines(rows: Rows, output: Any) -> None:
+    """Sentences out of numbers: the same number gives the same sentence."""
+    words = [VOCABULARY.take(pa.array(_word(rows["value"], at))) for at in range(WORDS_A_LINE)]
+    output.emit({"line": pc.binary_join_element_wise(*words, " ")})
+
+
+@operator(inputs={"in": {"line": str}}, output={"word": str})
+def split(rows: Rows, output: Any) -> None:
+    """Words of each line, in lower case."""
+    lists = pc.ascii_split_whitespace(pc.utf8_lower(rows.column("line"))).combine_chunks()
+    at = pc.list_parent_indices(lists).to_numpy()
+    words = lists.flatten()
+    full = np.flatnonzero(pc.binary_length(words).to_numpy(zero_copy_only=False) > 0)
+    output.emit({"word": words.take(pa.array(full))}, at=rows.positions[at[full]])
+
+
+@operator(keys="word", state={"count": "int64"}, output={"word": str, "count": "int64"})
+def count(rows: Rows, state: Any, output: Any) -> None:
+    """The count of a word each time it comes."""
+    output.emit({"word": rows.column("word"), "count": running_count(rows.slots, state["count"])})
+
+
+def build(lines: Stream) -> Stream:
+    """The flow from lines to counts."""
+    return lines.through(split).through(count)
+
+
+def plain(lines: Iterable[str]) -> Counter[str]:
+    """The same answer in three lines of Python."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.lower().split())
+    return counts
+
+
+def sentences(numbers: int) -> list[str]:
+    """The first sentences of the synthetic source."""
+    values = np.arange(numbers)
+    words = [VOCABULARY.take(pa.array(_word(values, at))) for at in range(WORDS_A_LINE)]
+    listed: list[str] = pc.binary_join_element_wise(*words, " ").to_pylist()
+    return listed
+
+
+class Counts:
+    """The last count of each word."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, batch: int, table: pa.Table) -> None:
+        """Take the counts of a batch; a count never falls, so the larger one is the later."""
+        for word, n in zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True):
+            if n > self.counts.get(word, 0):
+                self.counts[word] = n
+
+
+def main(seconds: float, options: Mapping[str, str]) -> Summary:
+    """Run the application."""
+    kept = Counts()
+    recorded_lines: list[str] = []
+
+    def flow(spark: Any, scratch: Path) -> Graph:
+        from penstock.spark.flow.feeds import numbers, played
+        from penstock.spark.flow.flow import Flow
+
+        made = Flow("wordcount")
+        if options["source"] == "real":
+            recorded_lines.extend(log_lines(whole(options, "rows", 0)))
+            table = pa.table({"line": recorded_lines})
+            lines = made.source("lines", played(spark, pieces(table, 5000), scratch / "lines"))
+        else:
+            lines = made.source("numbers", numbers(spark, whole(options, "rate"))).through(write_lines)
+        build(lines).sink("counts", kept)
+        return made
+
+    ended = run_app(flow, seconds, options)
+    lines = recorded_lines[: ended.rows] if recorded_lines else sentences(ended.rows)
+    right = plain(lines) == Counter(kept.counts)
+    top = Counter(kept.counts).most_common(whole(options, "show"))
+    notes = [
+        "Checked against a plain Python count of the same lines: " + ("equal." if right else "NOT EQUAL.")
+    ]
+    if options["source"] == "real":
+        notes.append(
+            "By hand: zcat sshd_secrepo_10k.log.gz | tr -s ' ' '\\n' | tr A-Z a-z | sort | uniq -c | sort -rn | head"
+        )
+    figures = {
+        **ended.figures,
+        "words": sum(kept.counts.values()),
+        "distinct": len(kept.counts),
+        "checked": right,
+    }
+    return Summary("wordcount", figures, ("word", "count"), top, notes)
+
+
+def log_lines(limit: int = 0) -> list[str]:
+    """Lines of the recorded system log."""
+    with gzip.open(recorded("sshd_secrepo_10k.log.gz"), "rt", errors="replace") as file:
+        lines = file.read().splitlines()
+    return lines[:limit] if limit else lines
+
+
+def _word(values: NDArray[Any], at: int) -> NDArray[np.int64]:
+    """Which word stands at a place of a sentence: frequent ones first, by the square of a pseudo-random share."""
+    with np.errstate(over="ignore"):
+        x = (values.astype(np.uint64) * np.uint64(WORDS_A_LINE) + np.uint64(at)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    share = ((x >> np.uint64(40)).astype(np.float64)) / 2**24
+    chosen: NDArray[np.int64] = (share**2 * len(VOCABULARY)).astype(np.int64)
+    return chosen
