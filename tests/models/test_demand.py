@@ -7,13 +7,13 @@ from penstock.models import DemandEstimator, Erlang
 
 def test_the_confidence_interval_holds_the_truth_as_often_as_it_says() -> None:
     rng, inside = np.random.default_rng(0), 0
-    for _ in range(300):
+    for _ in range(200):
         estimator = DemandEstimator(["a"], forgetting=1.0)
         for n in rng.poisson(50, 30):
             estimator.observe(Erlang(2, 0.01).sample(int(n), rng).sum(), {"a": n})
         demand = estimator.demands()["a"]
         inside += demand.low <= 0.01 <= demand.high
-    assert 0.91 < inside / 300 < 0.985
+    assert 0.91 < inside / 200 < 0.985
 
 
 def test_operators_that_share_a_process_are_told_apart_by_their_mix() -> None:

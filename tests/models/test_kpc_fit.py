@@ -104,3 +104,25 @@ def test_impossible_requests_are_refused() -> None:
         fit_kpc([1.0, 2.0])
     with pytest.raises(PenstockError, match="1 result or more"):
         fit_kpc(np.ones(200), best=0)
+
+
+_RNG = np.random.default_rng(0)
+STRANGE = {
+    "heavy tail": _RNG.pareto(1.2, 2000),
+    "almost constant": 1.0 + _RNG.normal(0.0, 0.01, 500),
+    "batches of a hundred": np.where(np.arange(3000) % 100 == 0, 5.0, 0.0),
+    "two regimes": np.concatenate([_RNG.exponential(1.0, 500), _RNG.exponential(0.01, 500)]) * 1e-6,
+    "one gap only": np.append(np.zeros(300), 7.0),
+    "alternating": np.tile([0.1, 1.9], 400) * _RNG.gamma(20, 0.05, 800),
+    "random walk": _RNG.gamma(5, 1, 2000) * np.exp(np.cumsum(_RNG.normal(0, 0.05, 2000))),
+    "as short as can be": _RNG.exponential(1.0, 100),
+}
+
+
+@pytest.mark.parametrize("gaps", STRANGE.values(), ids=STRANGE.keys())
+def test_strange_traces_give_usable_models_never_nan(gaps: np.ndarray) -> None:
+    for fit in fit_kpc(gaps):
+        assert fit.mean == pytest.approx(gaps.mean(), rel=0.01)
+        assert np.isfinite([*fit.errors.values(), fit.score, fit.dispersion]).all()
+        queue = MapPh1(fit, Erlang(2, 0.7 * fit.mean))
+        assert np.isfinite([queue.mean_response, queue.percentile(95)]).all()

@@ -43,7 +43,7 @@ def test_it_agrees_with_a_trace_driven_simulation_within_its_stated_error(arriva
     query = MicroBatch(arrivals, trigger=1.0, overhead=0.2, per_tuple=per_tuple, workers=2)
     rng, runs = np.random.default_rng(7), []
     for _ in range(4):
-        times = np.cumsum(arrivals.sample(int(5000 * arrivals.rate), rng))
+        times = np.cumsum(arrivals.sample(int(2000 * arrivals.rate), rng))
         runs.append(simulate_microbatch(times, 1.0, 0.2, per_tuple, workers=2))
     means = np.array([run.mean() for run in runs])
     allowed = (

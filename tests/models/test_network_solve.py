@@ -29,7 +29,7 @@ def _line(arrivals: MAP, *means: float) -> Application:
 
 
 def _compare(app: Application, mean: float, p95: float) -> None:
-    solved, simulated = solve_network(app), simulate_network(app, 700_000, np.random.default_rng(1))
+    solved, simulated = solve_network(app), simulate_network(app, 400_000, np.random.default_rng(1))
     for path, response in solved.paths.items():
         times = simulated.sinks[path[-1]]
         assert response.mean == pytest.approx(times.mean(), rel=mean)

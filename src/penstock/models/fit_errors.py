@@ -37,7 +37,7 @@ def judged(process: MAP, stats: TraceStatistics, notes: tuple[str, ...] = ()) ->
         "autocorrelation": float(
             np.mean(np.abs(unit.autocorrelation(lags) * unit.scv - covariance)) / max(stats.scv, 1e-12)
         ),
-        "bicovariance": float(np.mean(np.abs(third - wanted)) / np.mean(np.abs(wanted))),
+        "bicovariance": float(np.mean(np.abs(third - wanted)) / max(float(np.mean(np.abs(wanted))), 0.1)),
         "dispersion": float(np.mean(np.abs(np.log(np.maximum(growth, 1e-3) / np.maximum(measured, 1e-3))))),
         "response": response_error(unit.D0, unit.D1, unit.rate, stats),
     }
@@ -50,7 +50,8 @@ def response_error(hidden: Floats, visible: Floats, rate: float, stats: TraceSta
     """Mean |log ratio| of predicted and measured response of the probe queue."""
     services = [load / rate for load in PROBE_LOADS]
     predicted = np.array([map_m1_response(hidden, visible, service) / service for service in services])
-    return float(np.mean(np.abs(np.log(predicted / stats.probe))))
+    # A response is no shorter than a service; rounding in an extreme candidate may say so.
+    return float(np.mean(np.abs(np.log(np.maximum(predicted, 1.0) / stats.probe))))
 
 
 def interval_dispersion(unit: MAP, spans: Floats) -> Floats:

@@ -56,14 +56,20 @@ def first_return(up: Matrix, up_down: Matrix, down_up: Matrix, down: Matrix) -> 
 
 
 def polished_first_return(up: Matrix, up_down: Matrix, down_up: Matrix, down: Matrix) -> Matrix:
-    """Psi after one Newton step more.
+    """Psi after Newton steps more, mostly one.
 
     Where the rates of the two sides differ by many orders of magnitude, the shifts of the doubling algorithm cost
-    digits. The residual is still exact to rounding, so a step (Q++ + Psi Q-+) X + X (Q-- + Q-+ Psi) = -residual, a
-    Sylvester equation for a tiny X, brings them back.
+    digits. The residual is still exact to rounding, so steps (Q++ + Psi Q-+) X + X (Q-- + Q-+ Psi) = -residual, a
+    Sylvester equation for a tiny X, bring them back.
     """
     psi = first_return(up, up_down, down_up, down)
-    residual = up_down + up @ psi + psi @ down + psi @ (down_up @ psi)
-    step = scipy.linalg.solve_sylvester(up + psi @ down_up, down + down_up @ psi, -residual)
-    better: Matrix = psi + step
-    return better if np.isfinite(better).all() and better.min() >= 0.0 else psi
+    for _ in range(8):
+        residual = up_down + up @ psi + psi @ down + psi @ (down_up @ psi)
+        step = scipy.linalg.solve_sylvester(up + psi @ down_up, down + down_up @ psi, -residual)
+        better: Matrix = psi + step
+        if not np.isfinite(better).all() or better.min() < 0.0:
+            break
+        psi = better
+        if float(np.max(np.abs(step))) <= 1e-12:
+            break
+    return psi

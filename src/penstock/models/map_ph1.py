@@ -60,8 +60,10 @@ class MapPh1(Queue):
         done: Matrix = np.kron(unit, self.service.exit[:, None]).astype(np.float64)
         lift: Matrix = np.kron(self.arrivals.D1, self.service.alpha[None, :]).astype(np.float64)
         back = polished_first_return(rise, done, lift, self.arrivals.D0)
-        back /= back.sum(axis=1, keepdims=True)  # a stable queue empties with probability 1
         empty = stationary(np.ascontiguousarray(self.arrivals.D0 + lift @ back))
+        # A stable queue empties with probability 1. What rounding takes from that lies along the phase of the empty
+        # system, the direction in which the equation of Psi is closest to singular.
+        back += (1.0 - back.sum(axis=1, keepdims=True)) * empty
         growth = rise + back @ lift
         start = empty @ lift
         arrivals = float(start @ np.linalg.solve(-growth, done.sum(axis=1)))
