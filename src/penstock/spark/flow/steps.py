@@ -99,6 +99,7 @@ class Stepper:
             definition.ttl,
             {name: region.routing for name, region in before.regions.items()},
             self.run,
+            part.batch,
         )
         first = 1
         if part.frame is not None:

@@ -44,6 +44,7 @@ class Job:
     #: The routing of the batch before, to tell which groups arrive where.
     before: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     run: str = ""
+    batch: int = 0
 
     @property
     def levels(self) -> int:
@@ -60,7 +61,7 @@ class _Worker:
         self.later: list[Message] = []
         self.number = 0
         self.counts: dict[str, NDArray[np.int64]] = {}
-        self.writer = Writer(job.folders, job.prefix, origin)
+        self.writer = Writer(job.folders, job.prefix, job.batch, origin)
         self.started, self.cpu = time.perf_counter(), time.process_time()
         self.load = 0.0
         self.rows = 0

@@ -25,8 +25,8 @@ class Folders:
 class Writer:
     """Gathers the rows of one task's sinks."""
 
-    def __init__(self, folders: Folders, prefix: str, origin: int) -> None:
-        self._folders, self._prefix, self._origin = folders, prefix, origin
+    def __init__(self, folders: Folders, prefix: str, batch: int, origin: int) -> None:
+        self._folders, self._prefix, self._batch, self._origin = folders, prefix, batch, origin
         self._rows: dict[str, list[Chunk]] = {}
 
     def take(self, sink: str, chunk: Chunk) -> None:
@@ -52,10 +52,11 @@ class Writer:
         return {"sinks": sinks, "files": files, "dead": counts}
 
     def _write(self, table: pa.Table, staging: str, final: str) -> list[str]:
-        name = f"{self._prefix}-{self._origin:012d}-{uuid.uuid4().hex[:8]}.parquet"
-        path = os.path.join(staging, name)
+        """Write a file; it goes by the batch its rows came with, which may be older than the one at hand."""
+        word = uuid.uuid4().hex[:8]
+        path = os.path.join(staging, f"{self._prefix}-{self._origin:012d}-{word}.parquet")
         texts = [
             f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
         ]
         pq.write_table(table, path, use_dictionary=texts or False)
-        return [path, os.path.join(final, name.replace(self._prefix, self._prefix.rsplit("-", 1)[0]))]
+        return [path, os.path.join(final, f"{self._batch:012d}-{self._origin:012d}-{word}.parquet")]
