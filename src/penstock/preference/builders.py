@@ -9,7 +9,7 @@ from penstock.core.errors import PenstockError
 from penstock.preference import best, factor
 from penstock.preference.attributes import Attribute, diff, maximize, minimize, ranked
 from penstock.preference.cross import dominated_by
-from penstock.preference.points import Codes, Points, Rows, members
+from penstock.preference.points import Codes, Points, Rows, as_points, members
 from penstock.preference.preference import Extras, Preference
 from penstock.preference.skyline import first_of_equals, skyline
 
@@ -120,7 +120,7 @@ class KDominant(_OfColumns):
 
     def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
         """Rows whose dominance factor is at most k."""
-        factors = factor.dominance_factor(points, classes=classes)
+        factors = factor.factors_of_skyline(as_points(points), classes)
         return np.flatnonzero((factors > 0) & (factors <= self.k)), {}
 
 
@@ -143,7 +143,7 @@ class TopDelta(_OfColumns):
 
     def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
         """The rows of small factors, and those factors."""
-        factors = factor.dominance_factor(points, classes=classes)
+        factors = factor.factors_of_skyline(as_points(points), classes)
         if classes is None:
             rows = factor.rows_of_top_delta(points, factors, self.delta, self.exactly)
         else:

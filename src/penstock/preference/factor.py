@@ -12,7 +12,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.preference.blocks import filled_store, lanes
 from penstock.preference.grid import HUGE, Floats, encode, fitted, padded
-from penstock.preference.points import Points, Rows, as_classes, as_points, members
+from penstock.preference.points import Codes, Points, Rows, as_classes, as_points, members
 from penstock.preference.simd import at_least, bits_set, le4, le8, lowest_bit, lt4, lt8
 from penstock.preference.skyline import skyline
 
@@ -32,11 +32,17 @@ def dominance_factor(points: ArrayLike, *, classes: ArrayLike | None = None) -> 
     codes = as_classes(classes, len(array))
     rows = skyline(array, classes=codes)
     factors = np.zeros(len(array), dtype=np.int32)
-    if codes is None:
-        factors[rows] = _factors(array[rows])
-        return factors
-    for part in (rows[of_class] for of_class in members(codes[rows])):
-        factors[part] = _factors(array[part])
+    factors[rows] = factors_of_skyline(array[rows], None if codes is None else codes[rows])
+    return factors
+
+
+def factors_of_skyline(points: Points, classes: Codes | None = None) -> Factors:
+    """The factors of rows that are known to be a skyline (of each class), such as a window's merged result."""
+    if classes is None:
+        return _factors(points)
+    factors = np.zeros(len(points), dtype=np.int32)
+    for rows in members(classes):
+        factors[rows] = _factors(points[rows])
     return factors
 
 
