@@ -1,0 +1,32 @@
+import threading
+import time
+
+from penstock.core import Clock, Loop
+from penstock.core.clock import WallClock
+from penstock.core.loop import run
+from penstock.policies import Static
+from penstock.testing import ScriptedPlant, example_observations
+
+
+def test_a_wait_lasts_until_its_time():
+    clock = WallClock()
+    assert isinstance(clock, Clock)
+    assert clock.wait_until(clock.now() + 0.05)
+    assert clock.now() >= 0.05
+
+
+def test_a_time_that_is_over_is_not_waited_for():
+    clock = WallClock()
+    before = time.monotonic()
+    assert clock.wait_until(clock.now() - 5)
+    assert time.monotonic() - before < 1
+
+
+def test_stopping_ends_a_wait_and_the_loop_at_once():
+    clock, plant = WallClock(), ScriptedPlant(example_observations(50))
+    stopper = threading.Timer(0.1, clock.stop)
+    stopper.start()
+    before = time.monotonic()
+    run(Loop(plant, Static()), clock, period=30.0, until=300.0)
+    assert time.monotonic() - before < 10
+    stopper.join()
