@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.core.errors import PenstockError
 from penstock.preference import best, factor
 from penstock.preference.attributes import Attribute, diff, maximize, minimize, ranked
-from penstock.preference.cross import dominated_by
+from penstock.preference.incremental import merge_skylines
 from penstock.preference.points import Codes, Points, Rows, as_points, members
 from penstock.preference.preference import Extras, Preference
 from penstock.preference.skyline import first_of_equals, skyline
@@ -80,14 +80,8 @@ class _OfColumns(Preference):
         left_classes: Codes | None = None,
         right_classes: Codes | None = None,
     ) -> tuple[Rows, Rows]:
-        """Cross tests alone: each side is a skyline already.
-
-        A right row that some left row dominates is dominated by a left row that stays, so that the second pass
-        need look only at those.
-        """
-        kept = np.flatnonzero(~dominated_by(left, right, left_classes, right_classes))
-        of_kept = None if left_classes is None else left_classes[kept]
-        return kept, np.flatnonzero(~dominated_by(right, left[kept], right_classes, of_kept))
+        """Cross tests alone: each side is a skyline already."""
+        return merge_skylines(left, right, left_classes, right_classes)
 
     def __repr__(self) -> str:
         options = [f"{k}={v!r}" for k, v in vars(self).items() if k != "attributes"]

@@ -18,6 +18,9 @@ from penstock.preference.skyline import skyline
 
 Factors = NDArray[np.int32]
 
+#: Attributes are counted in bytes.
+MOST_ATTRIBUTES = 250
+
 
 def dominance_factor(points: ArrayLike, *, classes: ArrayLike | None = None) -> Factors:
     """For a skyline row the smallest k for which no other row k-dominates it (1..d), 0 outside the skyline.
@@ -38,6 +41,10 @@ def dominance_factor(points: ArrayLike, *, classes: ArrayLike | None = None) -> 
 
 def factors_of_skyline(points: Points, classes: Codes | None = None) -> Factors:
     """The factors of rows that are known to be a skyline (of each class), such as a window's merged result."""
+    if points.shape[1] > MOST_ATTRIBUTES:
+        raise PenstockError(
+            f"{points.shape[1]} attributes are too many for dominance factors; choose at most {MOST_ATTRIBUTES}."
+        )
     if classes is None:
         return _factors(points)
     factors = np.zeros(len(points), dtype=np.int32)
