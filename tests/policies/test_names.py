@@ -23,7 +23,7 @@ def test_contracts_fakes_and_suites_are_found_by_their_names():
         (penstock.core, ["Observation", "Decision", "Policy", "Plant", "Loop", "Guards", "Metric", "Journal", "Change", "Knob"]),
         (penstock.core.journal, ["read", "FileJournal", "MemoryJournal"]),
         (penstock.core.saso, ["figures"]),
-        (penstock.testing, ["check_policy", "check_plant", "check_forecaster", "ScriptedPlant", "RecordingActuator"]),
+        (penstock.testing, ["check_policy", "check_plant", "check_forecaster", "check_preference", "ScriptedPlant", "RecordingActuator"]),
         (penstock.forecast, ["LastValue", "MovingAverage", "Holt", "HoltWinters"]),
     ):  # fmt: skip
         for name in names:

@@ -1,7 +1,7 @@
 """Contract suites and fakes, part of the product so that users can test their own policies and plants."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.testing.equality import same
 from penstock.testing.forecaster import check_forecaster
@@ -10,12 +10,16 @@ from penstock.testing.policy import check_policy, example_observations
 from penstock.testing.recording import RecordingActuator
 from penstock.testing.scripted import ScriptedPlant
 
+if TYPE_CHECKING:
+    from penstock.testing.preference import check_preference
+
 __all__ = [
     "RecordingActuator",
     "ScriptedPlant",
     "check_forecaster",
     "check_plant",
     "check_policy",
+    "check_preference",
     "example_observations",
     "same",
 ]
@@ -27,7 +31,4 @@ _LATER = {"check_preference": "penstock.testing.preference"}
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'penstock.testing' has no attribute '{name}'")
-    try:
-        return getattr(import_module(_LATER[name]), name)
-    except ModuleNotFoundError as error:
-        raise AttributeError(f"module 'penstock.testing' has no attribute '{name}' yet") from error
+    return getattr(import_module(_LATER[name]), name)
