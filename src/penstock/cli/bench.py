@@ -12,6 +12,8 @@ from penstock.core.errors import PenstockError, unknown
 
 #: Benchmark -> what it measures; the module ``penstock.bench.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
+    "flow": "flows against hand-written Structured Streaming jobs, and laid out otherwise",
+    "rescale": "live rescaling of a flow against stopping and restarting a query",
     "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
     "control": "what one decision costs: policies, searches, guards, journal",
     "mead": "MEAD on Spark: operators in control groups, models against each other",

@@ -64,6 +64,7 @@ class Flow(Graph):
         dead_letter: str | Path | None = None,
         dry_run: bool = False,
         rebalance: bool = False,
+        plain: bool = False,
         name: str | None = None,
     ) -> FlowRun:
         """Run the flow as one streaming query.
@@ -84,6 +85,8 @@ class Flow(Graph):
             Replicas to start with, by region; one each by default. A checkpoint's own plan wins.
         rebalance
             Move hot key groups to other replicas when the replicas stay uneven.
+        plain
+            Do without profile, journal and control: the yardstick for what being elastic costs.
         dead_letter
             Folder for tuples that could not be processed; ``CHECKPOINT/dead-letter`` by default.
         """
@@ -103,7 +106,8 @@ class Flow(Graph):
             program = FlowProgram(definition, first, folders, str(held.state_folder))
             run = FlowRun(program, held, spark or frame.sparkSession, book)
             run.control = Control(program, book, policy, guards, period, dry_run, rebalance)
-            program.listen(run.control)
+            if not plain:
+                program.listen(run.control)
             start(program, frame, run, trigger=trigger, available_now=available_now, name=name or self.name)
         except BaseException:
             held.close()

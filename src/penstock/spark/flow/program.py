@@ -117,6 +117,8 @@ class FlowProgram:
             return
         before, plan, asked, drained, setup, bytes_moved, reports = self._last
         self.hand_over(FlowState.from_json(outcome.state))
+        if not self._listeners:
+            return
         self.profile = profile_of(
             self.definition,
             batch.id,

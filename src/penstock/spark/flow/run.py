@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -61,6 +61,10 @@ class FlowRun(MicroBatchRun):
         """
         given = {"replicas": replicas, "pipelines": pipelines, "routing": routing, "overlap": overlap}
         return self._flow.change(**{k: v for k, v in given.items() if v})
+
+    def listen(self, listener: Callable[[Profile], None]) -> None:
+        """Have a function called with the profile of every batch, after its commit."""
+        self._flow.listen(listener)
 
     @property
     def plan(self) -> Plan:
