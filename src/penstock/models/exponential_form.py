@@ -9,10 +9,10 @@ from functools import cached_property
 from math import factorial, sqrt
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.errors import PenstockError
+from penstock.models.matrix_exponential import expm
 
 Matrix = NDArray[np.float64]
 
@@ -99,13 +99,13 @@ class ExponentialForm:
     def pdf(self, x: ArrayLike) -> Matrix:
         """Density for each x above zero."""
         points = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        rows = (self.start @ scipy.linalg.expm(self.form_generator * p) for p in points.tolist())
+        rows = (self.start @ expm(self.form_generator * p) for p in points.tolist())
         return np.array([float(row @ self.pay) for row in rows])
 
     def _survival(self, x: float) -> float:
         if x < 0.0:
             return 1.0
-        value = float(self.start @ scipy.linalg.expm(self.form_generator * x) @ self._tail)
+        value = float(self.start @ expm(self.form_generator * x) @ self._tail)
         return min(max(value, 0.0), 1.0)
 
     def quantile(self, q: float) -> float:
@@ -120,7 +120,7 @@ class ExponentialForm:
         if level >= self.above_zero:
             return 0.0
         step = self.mean
-        power = scipy.linalg.expm(self.form_generator * step)
+        power = expm(self.form_generator * step)
         low, row = 0.0, self.start
         while float(row @ power @ self._tail) > level:
             row, low = row @ power, low + step
@@ -132,7 +132,7 @@ class ExponentialForm:
         """Solve row e^{Gx} tail = level on [0, width] in the logarithm, kept inside the bracket."""
         low, high, x = 0.0, width, 0.0
         for _ in range(100):
-            here = row @ scipy.linalg.expm(self.form_generator * x) if x > 0.0 else row
+            here = row @ expm(self.form_generator * x) if x > 0.0 else row
             value, slope = float(here @ self._tail), float(here @ self.pay)
             low, high = (x, high) if value > level else (low, x)
             move = np.log(value / level) * value / slope if value > 0.0 and slope > 0.0 else np.inf

@@ -14,12 +14,12 @@ from functools import cached_property
 from math import factorial, sqrt
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.models.chain import is_irreducible, stationary
 from penstock.models.map_sampler import MapSampler
+from penstock.models.matrix_exponential import expm
 
 Matrix = NDArray[np.float64]
 
@@ -172,11 +172,11 @@ class MAP:
     def _weight(self, t: float) -> Matrix:
         n, unit = self.order, np.eye(self.order)
         if t >= float(np.abs(self._deviation).max()):
-            decayed = unit - scipy.linalg.expm(self.generator * t)
+            decayed = unit - expm(self.generator * t)
             return t * self._deviation - self._deviation @ self._deviation @ decayed
         block = np.zeros((3 * n, 3 * n))
         block[:n, :n], block[:n, n : 2 * n], block[n : 2 * n, 2 * n :] = self.generator, unit, unit
-        twice: Matrix = scipy.linalg.expm(block * t)[:n, 2 * n :]
+        twice: Matrix = expm(block * t)[:n, 2 * n :]
         return twice - 0.5 * t * t * np.outer(np.ones(n), self.phase)
 
     def sampler(self, rng: np.random.Generator, phase: int | None = None) -> MapSampler:

@@ -7,13 +7,13 @@ law with these two moments; slots with few are walked through exactly.
 """
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.models.map import MAP
 from penstock.models.map_sampler import jump_table
+from penstock.models.matrix_exponential import expm
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def slot_moments(process: MAP, slot: float) -> tuple[Floats, Floats, Floats]:
     for i in range(3):
         block[i * n : (i + 1) * n, i * n : (i + 1) * n] = process.generator
     block[:n, n : 2 * n] = block[n : 2 * n, 2 * n :] = process.D1
-    row = np.maximum(scipy.linalg.expm(block * slot)[:n], 1e-300)
+    row = np.maximum(expm(block * slot)[:n], 1e-300)
     moves, first, pairs = row[:, :n], row[:, n : 2 * n], row[:, 2 * n :]
     mean = first / moves
     variance = 2.0 * pairs / moves + mean - mean**2

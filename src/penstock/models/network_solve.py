@@ -17,7 +17,6 @@ from functools import cached_property
 from math import inf, sqrt
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from penstock.models.exponential_form import ExponentialForm
@@ -26,6 +25,7 @@ from penstock.models.kingman import Kingman
 from penstock.models.map import MAP
 from penstock.models.map2 import fit_map2
 from penstock.models.map_ph1 import MapPh1
+from penstock.models.matrix_exponential import expm
 from penstock.models.network import Application
 from penstock.models.phase_type import PH
 from penstock.models.phase_type_fit import fit_ph
@@ -246,7 +246,7 @@ def _slowest(moments: list[tuple[float, float]]) -> tuple[float, float]:
 
 def _survival_on(law: PH, x: Floats) -> Floats:
     """Survival at evenly spaced points, one matrix exponential for all."""
-    step = scipy.linalg.expm(law.T * (x[1] - x[0]))
+    step = expm(law.T * (x[1] - x[0]))
     row, values = law.alpha, np.empty(x.size)
     for i in range(x.size):
         values[i] = row.sum()
