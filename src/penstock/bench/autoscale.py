@@ -25,7 +25,7 @@ from penstock.traffic import map2, poisson, read_trace
 
 Floats = NDArray[np.float64]
 
-WARM = 30.0
+WARM = 40.0
 SLOT = 2.0  # seconds of arrivals that are judged together
 
 #: Name in the tables -> method of the trial, idle time of Spark's own allocation.
@@ -33,7 +33,7 @@ WAYS: dict[str, tuple[str, str]] = {
     "static minimum (1)": ("minimum", ""),
     "static maximum (4)": ("maximum", ""),
     "Spark dynamic allocation": ("dynamic", "60s"),
-    "Spark dynamic allocation, idle 4 s": ("dynamic", "4s"),
+    "Spark dynamic allocation, idle 1 s": ("dynamic", "1s"),
     "Threshold": ("threshold", ""),
     "Mpc": ("mpc", ""),
 }
@@ -97,7 +97,7 @@ class Loads:
 
 def make_loads(seconds: float, rate: float = 600.0, seed: int = 5) -> Loads:
     """Warm-up, the recorded trace where it is there, the MAP(2) stream, with pauses of light load between them."""
-    pieces: list[Floats] = [poisson(rate / 2).sample(WARM, seed)]
+    pieces: list[Floats] = [poisson(rate).sample(WARM, seed)]
     parts, start = [], WARM
     bursts: list[tuple[str, Floats]] = []
     recorded = _bellcore(rate, seconds)

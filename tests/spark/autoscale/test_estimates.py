@@ -11,19 +11,20 @@ from penstock.spark.autoscale.batches import Batch
 from penstock.spark.autoscale.estimates import Work, WorkMeter
 
 
-def feed(meter, true, sizes, slots, rng=None):
+def feed(meter, true, sizes, slots, rng=None, start=0.0):
     work = Work()
-    for size in sizes:
+    for i, size in enumerate(sizes):
         noise = 1.0 if rng is None else rng.uniform(0.9, 1.1)
-        busy = (true.per_batch + true.service * size) * noise
+        busy = (true.per_batch + true.service * int(size)) * noise
         duration = true.fixed + busy / slots
-        work = meter.add(busy, [Batch(0, 0.0, duration, size, 1.0)], slots)
+        work = meter.add([Batch(i, start + i, duration, int(size), 1.0, busy=busy, slots=slots)])
     return work
 
 
 def test_nothing_is_known_before_the_first_rows():
     meter = WorkMeter()
-    assert not meter.add(1.0, [], 2.0).known
+    assert not meter.add([]).known
+    assert not meter.add([Batch(0, 0.0, 1.0, 0, 1.0, busy=0.1, slots=1)]).known
     assert isnan(Work().utilisation(10.0, 2.0, 1.0))
 
 

@@ -58,9 +58,9 @@ class Autoscaler:
         self.journal, self._owns_journal = _journal(journal, session, settings, label)
         self._watcher = Watcher(session, wanted)
         chosen = self._choose(policy)
-        plant = self._plant()
+        self._plant = self._make_plant()
         self._loop = Loop(
-            plant,
+            self._plant,
             chosen,
             guards or default_guards(settings),
             self.journal,
@@ -73,6 +73,7 @@ class Autoscaler:
         self._finished = False
         self.last: Step | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-autoscaler", daemon=True)
+        self._sampler = threading.Thread(target=self._sample, name="penstock-sampler", daemon=True)
         self._cleaned = threading.Lock()
 
     def start(self) -> "Autoscaler":
@@ -82,6 +83,7 @@ class Autoscaler:
             self._endpoint.start()
         atexit.register(self.stop)
         self._thread.start()
+        self._sampler.start()
         return self
 
     def stop(self) -> None:
@@ -140,7 +142,7 @@ class Autoscaler:
             self._give_up(str(error))
             return Static()
 
-    def _plant(self) -> QueryPlant:
+    def _make_plant(self) -> QueryPlant:
         executors = groups = None
         if self.settings.executors is not None:
             try:
@@ -192,6 +194,21 @@ class Autoscaler:
                 self._tell_and_record(f"The autoscaler ended: {type(error).__name__}: {error}")
         finally:
             self._clean()
+
+    def _sample(self) -> None:
+        """Read task times after each batch; Spark's status lags a batch's end by a tenth of a second."""
+        done = self._watcher.batch_done
+        while not self._stop.is_set():
+            if not done.wait(0.5):
+                continue
+            done.clear()
+            self._stop.wait(0.12)
+            try:
+                before = _cpu_seconds(self._session)
+                self._plant.sample()
+                self._cpu += max(0.0, _cpu_seconds(self._session) - before)
+            except Exception as error:  # noqa: BLE001 - the session may end at any time, and a sample is no loss
+                log.debug("task times could not be read: %s", error)
 
     def _step(self) -> None:
         before = _cpu_seconds(self._session)

@@ -29,6 +29,8 @@ class Batch:
     behind: float = nan  # rows that the sources still had, where their offsets tell
     state_bytes: float = 0.0
     working: float = 0.0  # seconds of the duration in which Spark ran the batch's jobs
+    busy: float = nan  # task time, summed over the slots; set once it was read
+    slots: float = nan  # slots there were
 
     @property
     def end(self) -> float:

@@ -13,13 +13,13 @@ happens outside tasks (planning, scheduling, commits). With a trigger every T se
 which is 1 exactly where a batch takes T. Without a trigger interval batches follow each other at once, larger ones
 share the overhead among more rows, and the capacity is W / service.
 
-Task time is known per period, not per batch, so both coefficients come from a regression over periods:
+Task time is read after every batch, so the coefficients come from a regression over batches:
 
-    busy = per_batch * batches + service * rows        (both >= 0)
+    busy = per_batch + service * rows        (both >= 0)
 
-Errors count in relation to the busy time, so that small batches matter as much as large ones. Periods are kept by the
-size of their batches, the latest few of each size, so that a long quiet time does not make the meter forget what a
-busy one has taught; older ones count less (half after five minutes), since code that was cold then is warm now.
+Errors count in relation to the busy time, so that small batches matter as much as large ones. Batches are kept by
+size, the latest few of each, so that a long quiet time does not make the meter forget what a busy one has taught; older
+ones count less (half after five minutes), since code that was cold then is warm now.
 """
 
 from collections import deque
@@ -67,68 +67,42 @@ class Work:
         return load / room if room > 0.1 else max(load / 0.1, self.duration(rate * trigger, slots) / trigger)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    busy: float
-    rows: float
-    batches: int
-    outside: float  # duration of the batches minus busy / slots
-    time: float = 0.0
-
-
 class WorkMeter:
-    """Estimates :class:`Work` from the latest ``per_size`` periods of each size of batches (in steps of sqrt 2).
+    """Estimates :class:`Work` from the latest ``per_size`` batches of each size (in steps of sqrt 2)."""
 
-    Busy time and batches are reported at different instants, so what belongs to one period is first summed up until
-    at least ``least`` batches are in it.
-    """
-
-    def __init__(self, per_size: int = 6, least: int = 2, memory: float = 900.0) -> None:
-        self._per_size, self._least, self._memory = per_size, least, memory
-        self._sizes: dict[int, deque[_Sample]] = {}
-        self._open = _Sample(0.0, 0.0, 0, 0.0)
+    def __init__(self, per_size: int = 8, memory: float = 900.0) -> None:
+        self._per_size, self._memory = per_size, memory
+        self._sizes: dict[int, deque[Batch]] = {}
         self._work = Work()
 
-    def add(self, busy: float, batches: Sequence[Batch], slots: float) -> Work:
-        """Take what happened since the last call; returns the present estimate."""
-        filled = [b for b in batches if b.rows > 0]
-        now = max((b.end for b in filled), default=self._open.time)
-        rows = sum(b.rows for b in filled)
-        before = self._open
-        self._open = _Sample(
-            before.busy + busy,
-            before.rows + rows,
-            before.batches + len(filled),
-            before.outside + sum(b.duration for b in filled) - busy / max(slots, 1e-9),
-            now,
-        )
-        if self._open.batches >= self._least:
-            size = round(2 * log2(self._open.rows / self._open.batches))
-            self._sizes.setdefault(size, deque(maxlen=self._per_size)).append(self._open)
-            self._open = _Sample(0.0, 0.0, 0, 0.0)
-            kept = [s for sizes in self._sizes.values() for s in sizes if s.time > now - self._memory]
-            self._work = _fit(kept, now)
+    def add(self, batches: Sequence[Batch]) -> Work:
+        """Take batches whose task time is known; returns the present estimate."""
+        filled = [b for b in batches if b.rows > 0 and b.busy > 0]
+        for batch in filled:
+            size = round(2 * log2(batch.rows))
+            self._sizes.setdefault(size, deque(maxlen=self._per_size)).append(batch)
+        if filled:
+            now = filled[-1].end
+            self._work = _fit(
+                [b for kept in self._sizes.values() for b in kept if b.end > now - self._memory], now
+            )
         return self._work
-
-    def skip(self) -> None:
-        """Leave out what was added and not used yet: it was measured while something was still starting."""
-        self._open = _Sample(0.0, 0.0, 0, 0.0)
 
     def forget(self) -> None:
         """Begin anew: what was measured before no longer holds, for example after the CPU quota changed."""
         self._sizes.clear()
-        self._open = _Sample(0.0, 0.0, 0, 0.0)
 
 
-def _fit(samples: list[_Sample], now: float) -> Work:
-    weight = np.array([0.5 ** ((now - s.time) / HALF_LIFE) for s in samples])
-    busy = np.maximum([s.busy for s in samples], 1e-6)
-    batches = np.array([float(s.batches) for s in samples])
-    rows = np.array([s.rows for s in samples])
-    fixed = max(0.0, float(np.median([s.outside / s.batches for s in samples])))
+def _fit(batches: list[Batch], now: float) -> Work:
+    weight = np.array([0.5 ** ((now - b.end) / HALF_LIFE) for b in batches])
+    busy = np.array([b.busy for b in batches])
+    rows = np.array([float(b.rows) for b in batches])
+    fixed = max(0.0, float(np.median([b.duration - b.busy / b.slots for b in batches])))
     # Batches of one size cannot tell the two coefficients apart: a faint belief that each has half settles it.
-    belief = np.array([np.median(busy / batches) / 2, np.median(busy / rows) / 2])
-    columns = np.vstack([np.column_stack([batches, rows]) * (weight / busy)[:, None], np.diag(0.2 / belief)])
+    belief = np.array([np.median(busy) / 2, np.median(busy / rows) / 2])
+    columns = np.vstack(
+        [np.column_stack([np.ones_like(rows), rows]) * (weight / busy)[:, None], np.diag(0.2 / belief)]
+    )
     values = np.concatenate([weight, [0.2, 0.2]])
     per_batch, service = np.linalg.lstsq(columns, values, rcond=None)[0]
     if per_batch < 0:

@@ -1,9 +1,10 @@
 """Streaming queries on Spark as a plant of the control loop: observed from outside, changed by executors and CPU shares."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isnan, nan
 
 from pyspark.sql import SparkSession
@@ -69,9 +70,27 @@ class QueryPlant:
         self._start = self._last = clock()
         self._memory: dict[str, _Memory] = {}
         self._busy: dict[str, float] = {}
+        self._since: dict[str, float] = {}
+        self._lock = threading.Lock()
         self._changed_at = -inf
         self._arrived_after = 0.0
         self._registered = 0  # executors that hold cores: warm, cold and leaving ones
+
+    def sample(self) -> None:
+        """Read the executors' task time just after a batch, while no task runs: it then belongs to that batch.
+
+        Called by a thread of its own; reading it at the steps of the loop would split batches at any point.
+        """
+        seen = [e for e in registered(self._session) if e.id != "driver"]
+        with self._lock:
+            fresh = self._grown(seen)
+            for id_, seconds in fresh.items():
+                self._since[id_] = self._since.get(id_, 0.0) + seconds
+            queries = list(self._watcher.queries.values())
+            working = sum(q.unread() for q in queries)
+            if working > 0 and fresh:
+                for query in queries:
+                    query.assign(sum(fresh.values()) / working, float(sum(e.cores for e in seen)))
 
     def observe(self) -> Observation:
         """What happened since the last call."""
@@ -79,12 +98,16 @@ class QueryPlant:
         period, self._last = max(1e-3, now - self._last), now
         seen, capacity = self._look(now)
         self._registered = len(seen) + (self._executors.leaving if self._executors is not None else 0)
-        busy, local = self._busy_since(seen)
         slots = float(sum(e.cores for e in seen)) or 1.0
         if self._groups is not None:
             self._groups.update(seen)
         self._watcher.resolve_triggers()
-        stages = self._stages(now, period, capacity, busy, slots, local)
+        with self._lock:
+            busy, self._since = self._since, {}
+        stages = tuple(
+            self._stage(query, now, period, capacity, slots, busy)
+            for query in list(self._watcher.queries.values())
+        )
         return Observation(
             time=now - self._start,
             period=period,
@@ -141,40 +164,23 @@ class QueryPlant:
             actuator.planned, actuator.requested, actuator.observed, actuator.limit
         )
 
-    def _busy_since(self, seen: list[Executor]) -> tuple[dict[str, float], bool]:
-        """Task time since the last look by executor; in local mode Spark does not tell it."""
+    def _grown(self, seen: list[Executor]) -> dict[str, float]:
+        """Task time since the last reading, by executor."""
         before, self._busy = self._busy, {e.id: e.busy for e in seen}
-        return {e.id: max(0.0, e.busy - before.get(e.id, e.busy)) for e in seen}, seen[
-            0
-        ].id == "driver" if seen else True
-
-    def _stages(
-        self, now: float, period: float, capacity: Capacity, busy: dict[str, float], slots: float, local: bool
-    ) -> tuple[StageObservation, ...]:
-        queries = list(self._watcher.queries.values())
-        taken = {q.id: q.take() for q in queries}
-        working = {id_: sum(b.working for b in batches) for id_, batches in taken.items()}
-        total = sum(working.values())
-        stages = []
-        for query in queries:
-            mine = working[query.id] / total if total else 1.0 / len(queries)
-            used = working[query.id] * slots if local else sum(busy.values()) * mine
-            stages.append(self._stage(query, taken[query.id], now, period, capacity, used, slots, busy))
-        return tuple(stages)
+        return {e.id: max(0.0, e.busy - before.get(e.id, 0.0)) for e in seen}
 
     def _stage(
         self,
         query: QueryWatch,
-        batches: list[Batch],
         now: float,
         period: float,
         capacity: Capacity,
-        used: float,
         slots: float,
         busy: dict[str, float],
     ) -> StageObservation:
         memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
-        memory.work = self._measure(query, memory, batches, capacity, used, slots)
+        batches = [_with_work(b, slots) for b in query.take()]
+        memory.work = self._measure(query, memory, batches, capacity)
         memory.rate = self._rate(query, memory, batches, now)
         memory.history.extend(batches)
         memory.before = batches[-1] if batches else memory.before
@@ -188,7 +194,7 @@ class QueryPlant:
             arrival_rate=memory.rate,
             arrival_scv=float(times.var() / times.mean() ** 2) if len(times) > 1 else nan,
             interarrivals=times if len(times) else None,
-            busy_time=used,
+            busy_time=sum(b.busy for b in batches),
             tuples_in=rows,
             tuples_out=rows,
             backlog=self._backlog(query, memory, now),
@@ -217,17 +223,14 @@ class QueryPlant:
         memory: _Memory,
         batches: list[Batch],
         capacity: Capacity,
-        used: float,
-        slots: float,
     ) -> Work:
         """Estimates take no part of a time in which executors were still starting."""
         if capacity.arriving or capacity.observed == 0 or query.restarts > memory.restarts:
             memory.cold, memory.restarts = 2, query.restarts
         if memory.cold:
             memory.cold = max(0, memory.cold - len(batches)) if not capacity.arriving else 2
-            memory.meter.skip()
             return memory.work
-        return memory.meter.add(used, batches, slots)
+        return memory.meter.add(batches)
 
     def _rate(self, query: QueryWatch, memory: _Memory, batches: list[Batch], now: float) -> float:
         if batches:
@@ -258,3 +261,8 @@ class QueryPlant:
             0.0 if isnan(memory.rate) else memory.rate
         )
         return waiting + late + (0.0 if isnan(last.behind) else last.behind)
+
+
+def _with_work(batch: Batch, slots: float) -> Batch:
+    """In local mode Spark does not tell task time: the jobs are taken to have kept all slots busy."""
+    return replace(batch, busy=batch.working * slots, slots=slots) if isnan(batch.busy) else batch

@@ -4,6 +4,8 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from math import isnan
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -46,6 +48,18 @@ class QueryWatch:
             self._new.clear()
             return taken
 
+    def unread(self) -> float:
+        """Seconds that the jobs of batches ran whose task time was not read yet."""
+        with self._lock:
+            return sum(b.working for b in self._new if isnan(b.busy))
+
+    def assign(self, busy_a_second: float, slots: float) -> None:
+        """Give those batches the task time that was just read, in proportion to how long their jobs ran."""
+        with self._lock:
+            for i, batch in enumerate(self._new):
+                if isnan(batch.busy):
+                    self._new[i] = replace(batch, busy=busy_a_second * batch.working, slots=slots)
+
     def restarted(self) -> None:
         """The same query runs again, from its checkpoint."""
         with self._lock:
@@ -66,6 +80,7 @@ class Watcher(StreamingQueryListener):
         self._session, self._wanted = session, wanted
         self.queries: dict[str, QueryWatch] = {}
         self.changed = threading.Event()
+        self.batch_done = threading.Event()
         #: CPU seconds that the callbacks have cost this process.
         self.cpu = 0.0
 
@@ -91,6 +106,7 @@ class Watcher(StreamingQueryListener):
         before = time.thread_time()
         if (query := self.queries.get(str(event.progress.id))) is not None:
             query.progress(json.loads(event.progress.json))
+            self.batch_done.set()
         self.cpu += time.thread_time() - before
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
