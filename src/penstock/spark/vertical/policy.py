@@ -65,6 +65,8 @@ class BatchMead(Mead):
 
     def _model(self, state: MeadState, observation: Observation) -> tuple[object, str]:  # type: ignore[override]
         """As in Mead, but the plant's trigger turns the chain of operators into one micro-batch queue."""
+        if not observation.stages:
+            return None, "no operators to look at"
         source = observation.stages[0]
         trigger, overhead = (
             source.extra.get("trigger", 0.0),
