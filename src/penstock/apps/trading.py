@@ -102,9 +102,11 @@ def estimate(times: NDArray[np.int64], prices: NDArray[np.float64], degree: int)
     powers = np.vander(x, degree + 1)
     if len(moments) <= degree:
         return len(moments), float(averages[-1])
-    fit = least_squares(
-        lambda c: powers @ c - (averages - base), np.zeros(degree + 1), jac=lambda c: powers, method="lm"
-    )
+
+    def errors(c: NDArray[np.float64]) -> NDArray[np.float64]:
+        return powers @ c - (averages - base)
+
+    fit = least_squares(errors, np.zeros(degree + 1), jac=lambda _: powers, method="lm")
     return len(moments), base + float(np.polyval(fit.x, 1.0 + 1.0 / span))
 
 

@@ -41,7 +41,7 @@ class Bench:
         made.mkdir()
         return str(made)
 
-    def flow(self, flow: Any, change: Mapping[str, Any] | None = None, **given: Any) -> dict[str, float]:
+    def flow(self, flow: Any, change: Mapping[str, Any] | None = None, **given: Any) -> dict[str, Any]:
         """Rows a second of a flow."""
         folder = self.folder()
         run = flow.start(

@@ -37,7 +37,7 @@ class _Totals(StatefulProcessor):
         """Add the rows of one key."""
         import pandas as pd
 
-        n, s = self._state.get() if self._state.exists() else (0, 0.0)
+        n, s = self._state.get() or (0, 0.0)
         for frame in rows:
             n += len(frame)
             s += float(frame["value"].sum())
@@ -59,7 +59,7 @@ class _Words(StatefulProcessor):
         """Count the rows of one word."""
         import pandas as pd
 
-        n = self._state.get()[0] if self._state.exists() else 0
+        (n,) = self._state.get() or (0,)
         n += sum(len(frame) for frame in rows)
         self._state.update((n,))
         yield pd.DataFrame({"word": [key[0]], "n": [n]})
@@ -80,7 +80,7 @@ class _Bargains(StatefulProcessor):
         import numpy as np
         import pandas as pd
 
-        amount, volume = self._state.get() if self._state.exists() else (0.0, 0.0)
+        amount, volume = self._state.get() or (0.0, 0.0)
         frame = pd.concat(list(rows)).sort_values("ts", kind="stable")
         trade = frame["trade"].to_numpy()
         sizes = np.where(trade, frame["size"].to_numpy(), 0)

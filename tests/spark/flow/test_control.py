@@ -1,0 +1,109 @@
+"""Policies and the rebalancer on a flow."""
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.journal import MemoryJournal
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.keys import group_of, hash_keys
+from penstock.dataflow.operators import operator
+from penstock.dataflow.routing import is_uneven
+from penstock.dataflow.running import running_count
+from penstock.policies import Organic
+from penstock.spark.flow.control import Control
+from penstock.spark.flow.in_process import start_in_process
+
+
+@operator(keys="k", state={"n": int}, output={"k": int})
+def count(rows, state, output):
+    running_count(rows.slots, state["n"])
+    output.emit(rows.table)
+
+
+@operator(keys="k", state={"n": int}, output={"k": int})
+def again(rows, state, output):
+    running_count(rows.slots, state["n"])
+    output.emit(rows.table)
+
+
+def started(folder, **given):
+    graph = Graph("controlled")
+    graph.source("rows", {"k": int}).through(count).through(again).sink("out")
+    journal = MemoryJournal()
+    run = start_in_process(graph, folder, journal=journal)
+    options = {"policy": None, "guards": None, "period": 0.0, "dry_run": False, "rebalances": False}
+    run.control = Control(run._flow, journal, **{**options, **given})
+    run.control.plant._limit = 4
+    run.listen(run.control)
+    return run, journal
+
+
+def rows(keys):
+    return {"rows": pa.table({"k": np.asarray(keys)})}
+
+
+def test_an_observation_tells_regions_pipelines_operators_and_keys(tmp_path):
+    run, _ = started(tmp_path)
+    run.reconfigure(replicas={"count": 2})
+    run.feed(rows(np.arange(1000)))
+    seen = run.control.plant.observe()
+    region, stage = seen.region("count"), seen.stage("count/0")
+    assert region.operators == ("count", "again")
+    assert (region.replicas.observed, region.kind, region.pipelines) == (2, "partitioned", (0,))
+    assert [o.name for o in stage.operators] == ["count", "again"]
+    assert 0 < sum(o.cost for o in stage.operators) <= 2
+    assert len(stage.worker_utilisation) == 2
+    assert stage.tuples_in == 1000
+    assert abs(sum(region.keys.frequencies) - 1) < 1e-9
+    run.finish()
+
+
+def test_decisions_take_effect_with_the_next_batch_and_wrong_ones_are_refused(tmp_path):
+    run, journal = started(tmp_path)
+    run.feed(rows(np.arange(100)))
+    done = run.control.plant.apply(
+        Decision(
+            (
+                Change(Knob.WORKERS, "count", 3),
+                Change(Knob.PIPELINES, "count", (0, 1)),
+                Change(Knob.SHEDDING, "count", 0.5),
+            )
+        )
+    )
+    assert len(done.changes) == 2
+    assert "no shedding" in done.refused[0][1]
+    run.feed(rows(np.arange(100)))
+    assert run.plan.regions["count"].replicas == 3
+    assert run.plan.regions["count"].pipelines == (0, 1)
+    effect = [r for r in journal.records if r["kind"] == "reconfiguration"]
+    assert [c[0] for c in effect[0]["changes"]] == ["workers", "pipelines", "routing"]
+    run.finish()
+
+
+def test_organic_grows_a_region_that_holds_the_flow_back(tmp_path):
+    run, journal = started(
+        tmp_path, policy=Organic(warmup=0, samples=1, bottleneck=0.05, order="fission", increase=0.0)
+    )
+    for _ in range(6):
+        run.feed(rows(np.arange(2000)))
+    assert any(
+        c[0] == "workers" for r in journal.records if r["kind"] == "reconfiguration" for c in r["changes"]
+    )
+    assert any("count" in text for text in journal.texts("decision"))
+    run.finish()
+
+
+def test_hot_groups_move_when_replicas_stay_uneven(tmp_path):
+    run, _ = started(tmp_path, rebalances=True)
+    run.reconfigure(replicas={"count": 2})
+    keys = np.arange(4000)
+    groups = group_of(hash_keys(pa.table({"k": keys}), ["k"]), 16)
+    skewed = np.concatenate([keys[groups < 8].repeat(4), keys])
+    for _ in range(8):
+        run.feed(rows(skewed))
+    routing = run.plan.regions["count"].routing
+    weights = np.bincount(group_of(hash_keys(pa.table({"k": skewed}), ["k"]), 16), minlength=16)
+    assert not is_uneven(routing, weights.tolist(), 2)
+    run.finish()

@@ -1,0 +1,232 @@
+"""Flows on Spark itself: one query, several sources, changes while it runs, commits that hold."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import penstock
+from penstock.apps import finance, wordcount
+from penstock.cli import app
+from penstock.core.journal import MemoryJournal
+from penstock.policies import Organic
+from penstock.spark.flow.feeds import played
+
+pytestmark = pytest.mark.spark
+
+
+def lines(count=4000, parts=8):
+    listed = wordcount.sentences(count)
+    size = count // parts
+    return listed, [pa.table({"line": listed[i : i + size]}) for i in range(0, count, size)]
+
+
+def rows_of(folder):
+    return [row for file in sorted(Path(folder).glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+def last_counts(rows):
+    return {r["word"]: r["count"] for r in rows}
+
+
+def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(spark, tmp_path):
+    listed, tables = lines()
+    flow = penstock.Flow("wordcount")
+    wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
+    journal = MemoryJournal()
+    run = flow.start(
+        spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", available_now=True, journal=journal
+    )
+    steps = [
+        {"replicas": {"count": 3}},
+        {"overlap": {"count": True}},
+        {"replicas": {"count": 1}},
+        {"overlap": {"count": False}, "replicas": {"count": 2}},
+    ]
+    seen = []
+
+    def change(profile):
+        seen.append(profile)
+        if steps:
+            run.reconfigure(**steps.pop(0))
+
+    run.listen(change)
+    run.await_termination()
+    rows = rows_of(tmp_path / "out" / "counts")
+    assert last_counts(rows) == dict(wordcount.plain(listed))
+    assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
+    made = [r for r in journal.records if r["kind"] == "reconfiguration"]
+    assert [r["source"] for r in made][:1] == ["took effect"]
+    assert seen[1].change.moved["count"]
+    assert seen[1].pipelines["count/0"].cpu
+    inspected = CliRunner().invoke(app, ["state", "inspect", str(tmp_path / "ck"), "--json"])
+    found = json.loads(inspected.stdout)
+    assert found["operators"]["count"]["keys"] == len(set(" ".join(listed).split()))
+    assert found["owed"] == 0
+
+
+def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spark, tmp_path):
+    trades, quotes = (pa.Table.from_pylist(rows) for rows in finance.synthetic_rows(4000, 5))
+    edges = np.arange(1, 5) * 1000
+    flow = penstock.Flow("finance")
+    streams = [
+        flow.source(name, played(spark, finance.by_time(table, edges), tmp_path / name), time="ts")
+        for name, table in (("trades", trades), ("quotes", quotes))
+    ]
+    finance.build(*streams).sink("bargains")
+    run = flow.start(
+        spark,
+        checkpoint=tmp_path / "ck",
+        output=tmp_path / "out",
+        available_now=True,
+        policy=Organic(warmup=0, samples=1, bottleneck=0.01, max_replicas=2),
+        period=0.01,
+    )
+    run.await_termination()
+    expected = finance.plain(trades.to_pylist(), quotes.to_pylist())
+    assert finance.same(rows_of(tmp_path / "out" / "bargains"), expected)
+    told = (tmp_path / "ck" / "journal.jsonl").read_text()
+    assert '"policy":"Organic"' in told
+
+
+def test_a_second_start_goes_on_where_the_first_ended(spark, tmp_path):
+    listed, tables = lines(2000, 4)
+    for part in (tables[:2], tables):
+        flow = penstock.Flow("wordcount")
+        wordcount.build(flow.source("lines", played(spark, part, tmp_path / "in"))).sink("counts")
+        flow.start(
+            spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", available_now=True
+        ).await_termination()
+    assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.plain(listed))
+
+
+def test_an_operator_that_fails_ends_the_run_with_the_tuple(spark, tmp_path):
+    @penstock.operator(output={"line": str})
+    def fussy(rows, output):
+        if "bad" in rows.column("line").to_pylist():
+            raise ValueError("no such line")
+        output.emit(rows.table)
+
+    flow = penstock.Flow("fussy")
+    source = played(spark, [pa.table({"line": ["good", "bad"]})], tmp_path / "in")
+    flow.source("lines", source).through(fussy).sink("out")
+    run = flow.start(spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", available_now=True)
+    with pytest.raises(
+        Exception,
+        match=r"Operator 'fussy' failed with ValueError: no such line on the tuple \{'line': 'bad'\}",
+    ):
+        run.await_termination()
+
+
+def test_a_static_frame_and_a_sink_without_a_folder_are_refused(spark, tmp_path):
+    flow = penstock.Flow("static")
+    wordcount.build(flow.source("lines", spark.createDataFrame([("a",)], "line string"))).sink("counts")
+    with pytest.raises(penstock.PenstockError, match="'lines' is a static DataFrame"):
+        flow.start(spark, checkpoint=tmp_path / "ck", output=tmp_path / "out")
+    flow = penstock.Flow("nowhere")
+    _, tables = lines(8, 1)
+    wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
+    with pytest.raises(penstock.PenstockError, match="name a folder with output="):
+        flow.start(spark, checkpoint=tmp_path / "ck2")
+
+
+DRIVER = """
+    import sys
+    from pathlib import Path
+    import penstock
+    from penstock.apps import wordcount
+    base = Path(sys.argv[1])
+    spark = penstock.spark.session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    stream = spark.readStream.schema("line string").option("maxFilesPerTrigger", 1).parquet(str(base / "in"))
+    flow = penstock.Flow("wordcount")
+    wordcount.build(flow.source("lines", stream)).sink("counts")
+    run = flow.start(spark, checkpoint=base / "ck", output=base / "out", available_now=True, replicas={"count": 2})
+    run.reconfigure(overlap={"count": True}, replicas={"count": 3})
+    run.await_termination()
+"""
+
+
+@pytest.mark.kill
+def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_path):
+    listed, tables = lines(4000, 6)
+    (tmp_path / "in").mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
+    script = tmp_path / "driver.py"
+    script.write_text("import penstock.spark\n" + textwrap.dedent(DRIVER))
+
+    def start(crash=None):
+        environment = os.environ | ({"PENSTOCK_CRASH_AT": crash} if crash else {})
+        return subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path)],
+            env=environment,
+            start_new_session=True,
+            stderr=subprocess.DEVNULL,
+        )
+
+    first = start("after-commit:1")
+    assert first.wait(120) == -signal.SIGKILL
+    end_group(first.pid)
+    second = start()
+    assert kill_a_python_worker(second.pid)
+    code = second.wait(120)
+    end_group(second.pid)
+    if code != 0:  # Spark gave the task up; the next start goes on
+        third = start()
+        assert third.wait(120) == 0
+    rows = rows_of(tmp_path / "out" / "counts")
+    assert last_counts(rows) == dict(wordcount.plain(listed))
+    assert Counter((r["word"], r["count"]) for r in rows).most_common(1)[0][1] == 1
+    assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
+
+
+def kill_a_python_worker(driver):
+    """SIGKILL to one Python worker process below the driver; True if one was found."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for pid in children_of(driver):
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+                above = Path(f"/proc/{parent}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"pyspark.daemon" in command and b"pyspark.daemon" in above:  # forked by the daemon: a worker
+                os.kill(pid, signal.SIGKILL)
+                return True
+        time.sleep(0.02)
+    return False
+
+
+def children_of(root):
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+    found, grown = {root}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
+        grown = bool(more)
+    return sorted(found - {root})
+
+
+def end_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
