@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from penstock.core.capacity import Knob
 from penstock.core.policy import AnyPolicy
-from penstock.policies import Mead, RuleBased, Spl, Static, Threshold
+from penstock.policies import Mead, Mpc, RuleBased, Spl, Static, Threshold
 from penstock.spark.autoscale.batch_mpc import BatchMpc
 from penstock.spark.autoscale.settings import CPU_LEVELS, Settings
 
@@ -31,7 +31,24 @@ def _spl(settings: Settings) -> AnyPolicy:
 
 
 def _mpc(settings: Settings) -> AnyPolicy:
-    """Model-predictive control with the micro-batch model."""
+    """The paper's model-predictive control, its response that of the fitted micro-batch model."""
+    shares = settings.shares if len(settings.shares) > 1 else ()
+    return Mpc(
+        objective="latency",
+        target=settings.target or TARGET,
+        percentile=0.95,
+        workers=_bounds(settings),
+        speeds=shares,
+        speed_knob=Knob.CPU_SHARE,
+        knob=Knob.EXECUTORS,
+        waiting="microbatch",
+        drain=settings.target or TARGET,
+        rebalance=False,
+    )
+
+
+def _batch_mpc(settings: Settings) -> AnyPolicy:
+    """Model-predictive control that forecasts and adds its own error, with the micro-batch model."""
     shares = settings.shares if len(settings.shares) > 1 else ()
     return BatchMpc(target=settings.target or TARGET, executors=_bounds(settings), shares=shares)
 
@@ -72,6 +89,7 @@ POLICIES: dict[str, Callable[[Settings], AnyPolicy]] = {
     "rulebased": _rules,
     "spl": _spl,
     "mpc": _mpc,
+    "batchmpc": _batch_mpc,
     "mead": _mead,
     "static": _maximum,
     "maximum": _maximum,
