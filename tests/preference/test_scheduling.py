@@ -19,7 +19,7 @@ def alg_1(threshold, panes, workers, loads):
     return out
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(-2, 3), max_size=60),
     st.integers(1, 4),
@@ -33,6 +33,7 @@ def test_rows_go_where_algorithm_1_sends_them(panes, workers, threshold, loads):
     assert sum(got.loads) == sum(loads) + len(panes)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 3), min_size=2, max_size=60),
     st.integers(1, 59),

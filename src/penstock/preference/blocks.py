@@ -23,6 +23,7 @@ from penstock.preference.simd import (
     lt8,
     not_above,
     smallest_of,
+    spread4,
 )
 
 Bytes = NDArray[np.uint8]
@@ -67,13 +68,25 @@ def put(
     block, lane = place >> 6, place & 63
     above = (block >> 6) * depth * 64 + (block & 63)
     at = block * depth * 64 + lane
+    k = 0
+    while k < depth:
+        spread4(columns, at + k * 64, codes, c + k)
+        k += 4
     for k in range(depth):
-        code = codes[c + k]
-        columns[at + k * 64] = code
-        smallest[above + k * 64] = min(smallest[above + k * 64], code)
-    start = place * lanes(width)
-    for k in range(width):
-        rows[start + k] = row[r + k]
+        smallest[above + k * 64] = min(smallest[above + k * 64], codes[c + k])
+    copy_row(rows, place * lanes(width), row, r, width)
+
+
+@jit(forceinline=True)
+def copy_row(to: Floats, i: int, source: Floats, j: int, width: int) -> None:
+    """Copy ``width`` numbers from ``source[j]`` to ``to[i]``."""
+    if width == 8:
+        copy8(to, i, source, j)
+    elif width == 4:
+        copy4(to, i, source, j)
+    else:
+        for k in range(width):
+            to[i + k] = source[j + k]
 
 
 @jit
@@ -86,15 +99,11 @@ def filled_store(points: Points, codes: Bytes, order: Places) -> Store:
     for place in range(count):
         i = order[place]
         at = (place >> 6) * depth * 64 + (place & 63)
-        for k in range(depth):
-            columns[at + k * 64] = codes[i * depth + k]
-        if width == 8:
-            copy8(rows, place * 8, flat, i * 8)
-        elif width == 4:
-            copy4(rows, place * 4, flat, i * 4)
-        else:
-            for k in range(width):
-                rows[place * step + k] = flat[i * width + k]
+        k = 0
+        while k < depth:
+            spread4(columns, at + k * 64, codes, i * depth + k)
+            k += 4
+        copy_row(rows, place * step, flat, i * width, width)
     for block in range((count + 63) >> 6):
         above = (block >> 6) * depth * 64 + (block & 63)
         for k in range(depth):

@@ -4,7 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.jit import jit
-from penstock.preference.blocks import filled_store, first_dominator, lanes, not_above_all, row_dominates
+from penstock.preference.blocks import (
+    copy_row,
+    filled_store,
+    first_dominator,
+    lanes,
+    not_above_all,
+    row_dominates,
+)
 from penstock.preference.grid import Bytes, Floats, encode, fitted, gray_place, octant, padded
 from penstock.preference.ordering import radix_order
 from penstock.preference.points import (
@@ -129,8 +136,7 @@ def _latest(left: Points, right: Points, panes: Numbers, latest: Numbers) -> boo
     flat = left.reshape(-1)
     row = np.zeros(step)
     for i in _by_octant(tested, len(left), width):
-        for k in range(width):
-            row[k] = flat[i * width + k]
+        copy_row(row, 0, flat, i * width, width)
         if one_pane:
             place = first_dominator(
                 columns, smallest, rows, len(right), tested, i * depth, row, 0, depth, step
@@ -150,7 +156,7 @@ def _by_octant(codes: Bytes, count: int, width: int) -> Numbers:
     depth = padded(width)
     keys = np.empty(count, dtype=np.uint64)
     for i in range(count):
-        keys[i] = gray_place(octant(codes, i * depth, width))
+        keys[i] = gray_place(octant(codes, i * depth, depth))
     return radix_order(keys, 8)[0]
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.core.jit import jit
 from penstock.preference.points import Points, Rows
+from penstock.preference.simd import Word, upper4, upper8
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -90,29 +91,27 @@ def encode(points: Points, rows: Rows, count: int, grid: Grid, codes: Bytes) -> 
             nan |= value != value
             # In this order a NaN becomes 0, not an index out of range.
             place = min(max(0.0, (value - lowest[k]) * scale[k]), BINS - 1.0)
-            codes[i * depth + k] = table[k, int(place)] if place == place else 0
+            codes[i * depth + k] = table[k, np.uint32(place)] if place == place else 0
     return nan
 
 
 @jit(forceinline=True)
-def octant(codes: Bytes, at: int, width: int) -> int:
+def octant(codes: Bytes, at: int, depth: int) -> Word:
     """A bit for each of the first eight attributes: whether the code is in the upper half.
 
     A row is dominated only by rows whose bits are a subset of its own (Lee, Hwang: BSkyTree, 2010); a subset is never
     the larger number.
     """
-    bits = 0
-    for k in range(min(width, 8)):
-        bits |= (codes[at + k] >= 128) << k
-    return bits
+    return upper4(codes, at) if depth == 4 else upper8(codes, at)
 
 
 @jit(forceinline=True)
-def gray_place(octant: int) -> int:
+def gray_place(octant: Word) -> Word:
     """The place of an octant in the Gray code, where neighbours differ in one attribute only.
 
     Blocks filled in this order span fewer values than in any order by number: they are passed over more often.
     """
-    octant ^= octant >> 1
-    octant ^= octant >> 2
-    return octant ^ (octant >> 4)
+    bits = np.uint64(octant)
+    bits ^= bits >> np.uint64(1)
+    bits ^= bits >> np.uint64(2)
+    return bits ^ (bits >> np.uint64(4))

@@ -37,7 +37,7 @@ def dominance_order(points: Points, rows: Rows, count: int, codes: Bytes) -> Pla
     scale = ((1 << _SUM_BITS) - 1) / (high - low) if high > low else 0.0
     keys = np.empty(count, dtype=np.uint64)
     for i in range(count):
-        rank = np.uint64(octant(codes, i * depth, width))
+        rank = octant(codes, i * depth, depth)
         keys[i] = (rank << np.uint64(_SUM_BITS)) | np.uint64((sums[i] - low) * scale)
     order, ordered = radix_order(keys, 8 + _SUM_BITS)
     _settle(points, rows, sums, order, ordered)

@@ -109,6 +109,34 @@ def _copied(width: int) -> Callable[..., Any]:
     return copy
 
 
+def _upper_half(width: int) -> Callable[..., Any]:
+    def bits(typing: Any, codes: Any, offset: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector = ir.VectorType(ir.IntType(8), width)
+            address = _address(context, builder, signature.args[0], args[0], args[1], vector)
+            half = ir.Constant(vector, [128] * width)
+            mask = builder.icmp_unsigned(">=", builder.load(address, align=1), half)
+            return builder.zext(builder.bitcast(mask, ir.IntType(width)), ir.IntType(64))
+
+        return types.uint64(codes, types.intp), generate
+
+    return bits
+
+
+def _spread_out(typing: Any, columns: Any, i: Any, codes: Any, j: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(8), 4)
+        source = _address(context, builder, signature.args[2], args[2], args[3], vector)
+        loaded = builder.load(source, align=1)
+        for lane in range(4):
+            place = builder.add(args[1], ir.Constant(args[1].type, lane * 64))
+            to = _address(context, builder, signature.args[0], args[0], place, ir.IntType(8))
+            builder.store(builder.extract_element(loaded, ir.Constant(ir.IntType(32), lane)), to)
+        return context.get_dummy_value()
+
+    return types.none(columns, types.intp, codes, types.intp), generate
+
+
 def _lowest_bit(typing: Any, mask: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -139,6 +167,11 @@ not_above: Callable[[Bytes, int, int], Word] = _compiled(_not_above)
 at_least: Callable[[Bytes, int, Bytes, int, int, int], Word] = _compiled(_at_least)
 #: (codes, offset) -> the smallest of the next 64 codes.
 smallest_of: Callable[[Bytes, int], int] = _compiled(_smallest)
+#: (codes, offset) -> bit i is set if codes[offset + i] >= 128, for the next 4 or 8 codes.
+upper4: Callable[[Bytes, int], Word] = _compiled(_upper_half(4))
+upper8: Callable[[Bytes, int], Word] = _compiled(_upper_half(8))
+#: (columns, i, codes, j): write the next 4 codes from codes[j] to columns[i], columns[i + 64], ...
+spread4: Callable[[Bytes, int, Bytes, int], None] = _compiled(_spread_out)
 #: (a, i, b, j): copy the next 4 or 8 numbers from b[j] to a[i].
 copy4: Callable[[Floats, int, Floats, int], None] = _compiled(_copied(4))
 copy8: Callable[[Floats, int, Floats, int], None] = _compiled(_copied(8))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.core.jit import jit
-from penstock.preference.blocks import first_dominator, lanes, new_store, put
+from penstock.preference.blocks import copy_row, first_dominator, lanes, new_store, put
 from penstock.preference.grid import Bytes, Floats, encode, fitted, padded
 from penstock.preference.ordering import dominance_order
 from penstock.preference.points import Mask, Points, Rows, as_classes, as_points, no_nan, segments
@@ -103,8 +103,7 @@ def _filter(points: Points, rows: Rows, codes: Bytes, order: Rows, keep: Mask) -
         last = i
         # The row is put to its place at once; it counts only if nothing dominates it.
         at = size * step
-        for k in range(width):
-            stored[at + k] = flat[i * width + k]
+        copy_row(stored, at, flat, i * width, width)
         if first_dominator(columns, smallest, stored, size, codes, c, stored, at, depth, step) < 0:
             put(columns, smallest, stored, size, codes, c, flat, i * width, width)
             size += 1
