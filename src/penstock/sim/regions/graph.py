@@ -51,6 +51,9 @@ class Engine:
     transfer: float = 0.1e-6
     replication: float = 0.02e-6
     skew: float = 0.04
+    polling: float = (
+        0.0  # CPU that threads burn while they wait between tuples, times u (1 - u) at utilisation u
+    )
     groups: int = 271
     pause: float = 0.05  # seconds that a change takes whatever it is
     move: float = 2e-3  # seconds to move one key group

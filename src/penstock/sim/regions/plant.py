@@ -50,12 +50,22 @@ class RegionsPlant(VirtualPlant):
                 self.settings[Knob.WORKERS, region.name] = Setting(1, most)
         self._volumes = graph.volumes()
         self._rng, self._noise = np.random.default_rng(seed), noise
-        self._flow = flow(graph, self.configs, self.engine, self._rate_at(0.0))
+        self._found: dict[tuple[tuple[tuple[str, Config], ...], float], Flow] = {}
+        self._flow = self._steady(self._rate_at(0.0))
         self._slowed_until, self._slowed, self._from = 0.0, 0.0, 0.0
         self.backlog = 0.0
         self._through = self._arrived = self._waited = self._paused = 0.0
         #: Input tuples a second that got through, a step each: (time, rate).
         self.history: list[tuple[float, float]] = []
+
+    def _steady(self, offered: float) -> Flow:
+        """The steady flow; configurations and rates repeat, so what was found is kept."""
+        key = (tuple(self.configs.items()), offered)
+        if key not in self._found:
+            if len(self._found) > 5000:
+                self._found.clear()
+            self._found[key] = flow(self.graph, self.configs, self.engine, offered)
+        return self._found[key]
 
     def _rate_at(self, time: float) -> float:
         return inf if self._offered is None else self._offered(time)
@@ -71,9 +81,9 @@ class RegionsPlant(VirtualPlant):
 
     def _slice(self, start: float, length: float) -> None:
         offered = self._rate_at(start)
-        most = flow(self.graph, self.configs, self.engine).rate if self.backlog > 0 or isinf(offered) else nan
+        most = self._steady(inf).rate if self.backlog > 0 or isinf(offered) else nan
         wanted = inf if self.backlog > 0 else offered
-        self._flow = flow(self.graph, self.configs, self.engine, wanted)
+        self._flow = self._steady(wanted)
         rate = self._flow.rate if np.isnan(most) else most
         rate *= self._factor(start) * float(np.exp(self._rng.normal(0.0, self._noise)))
         came = 0.0 if isinf(offered) else offered * length
@@ -111,7 +121,7 @@ class RegionsPlant(VirtualPlant):
         return ""
 
     def _change(self, change: Change) -> LastChange:
-        before = flow(self.graph, self.configs, self.engine).rate
+        before = self._steady(inf).rate
         starts, replicas = self.configs[change.where]
         moved = 0
         if change.knob is Knob.PIPELINES:
@@ -120,7 +130,7 @@ class RegionsPlant(VirtualPlant):
             super()._change(change)
             self.configs[change.where] = (starts, int(change.number))
             self._routing[change.where], moved = regrouped(self._routing[change.where], int(change.number))
-        after = flow(self.graph, self.configs, self.engine).rate
+        after = self._steady(inf).rate
         threads = len(self.configs[change.where][0]) * self.configs[change.where][1]
         pause = self.engine.pause + self.engine.move * moved
         # What was there before is there again after the pause; what was gained shows while it settles. Changes of
@@ -157,6 +167,7 @@ class RegionsPlant(VirtualPlant):
             *[min(1.0, mean * (pipe.replicas - pipe.fullest) / max(pipe.replicas - 1, 1))]
             * (pipe.replicas - 1),
         )
+        each = tuple(u + self.engine.polling * u * (1.0 - u) for u in each)
         starts = self.configs[region.name][0]
         spec = region.operators[starts[pipe.index] : starts[pipe.index] + len(pipe.operators)]
         operators = tuple(
@@ -212,7 +223,7 @@ class RegionsPlant(VirtualPlant):
     @property
     def steady(self) -> Flow:
         """The flow that the present configuration settles to when the input does not limit it."""
-        return flow(self.graph, self.configs, self.engine)
+        return self._steady(inf)
 
 
 def _state(region: Region) -> str:

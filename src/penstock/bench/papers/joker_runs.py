@@ -1,0 +1,115 @@
+"""Data-flow graphs and runs for the experiments of Joker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.core.guards import Guards
+from penstock.core.loop import Loop
+from penstock.policies import Organic
+from penstock.sim.regions import Engine, Graph, Operator, Region, RegionsPlant
+from penstock.sim.regions.graph import chain
+
+#: Seconds of one multiplication, and what an operator takes beside them.
+MULTIPLICATION, OPERATOR = 2.8e-9, 0.05e-6
+SOURCE = Operator("source", 0.02e-6)
+
+
+def multiply(name: str, count: float, selectivity: float = 1.0) -> Operator:
+    """The operator of the micro-benchmarks."""
+    return Operator(name, count * MULTIPLICATION + OPERATOR, selectivity)
+
+
+def single(count: float, operators: int = 4) -> Graph:
+    """Fig. 4: a source and one data-parallel region."""
+    return chain(SOURCE, [tuple(multiply(f"m{i + 1}", count) for i in range(operators))])
+
+
+def topology(name: str, count: float) -> Graph:
+    """Fig. 7: graphs of several regions."""
+    m = multiply
+    if name == "chain of 2":
+        return chain(SOURCE, [(m("a", count),), (m("b", count),)])
+    if name == "chain of 4":
+        return chain(SOURCE, [(m("a", count), m("b", count)), (m("c", count), m("d", count))])
+    if name == "tree":
+        return Graph((
+            Region("source", (SOURCE,), "source", ("a",)),
+            Region("a", (m("a", count),), downstream=("b", "c")),
+            Region("b", (m("b", count),)),
+            Region("c", (m("c", count),)),
+        ))  # fmt: skip
+    return Graph((
+        Region("source", (SOURCE,), "source", ("a", "b")),
+        Region("a", (m("a", count),), downstream=("c",)),
+        Region("b", (m("b", count),), downstream=("c",)),
+        Region("c", (m("c", count),)),
+    ))  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class JokerOutcome:
+    """What a run showed: throughput before and after, configurations, decisions that changed something."""
+
+    before: float
+    after: float
+    configs: dict[str, Any]
+    changes: tuple[tuple[float, str], ...]
+    reverts: int
+    time: Any
+    throughput: Any
+    replicas: Any
+    threads: int
+
+    @property
+    def speedup(self) -> float:
+        """Steady throughput after over before."""
+        return self.after / self.before
+
+
+@dataclass
+class _Watch:
+    plant: RegionsPlant
+    region: str
+    time: list[float] = field(default_factory=list)
+    throughput: list[float] = field(default_factory=list)
+    replicas: list[int] = field(default_factory=list)
+
+    def observe(self) -> Any:
+        seen = self.plant.observe()
+        self.time.append(seen.time)
+        self.throughput.append(seen.region(self.region).throughput)
+        self.replicas.append(self.plant.configs[self.region][1])
+        return seen
+
+    def apply(self, decision: Any) -> Any:
+        return self.plant.apply(decision)
+
+
+def adapt(
+    graph: Graph,
+    policy: Any = None,
+    seconds: float = 900.0,
+    offered: Callable[[float], float] | None = None,
+    engine: Engine | None = None,
+    region: str = "",
+) -> JokerOutcome:
+    """Run a graph under a policy, from one pipeline and one replica a region."""
+    plant = RegionsPlant(graph, engine, offered, seed=1)
+    before = plant.steady.rate
+    watch = _Watch(plant, region or graph.regions[1].name)
+    loop: Loop[Any] = Loop(watch, policy or Organic(), Guards(catch_up=None))
+    changes: list[tuple[float, str]] = []
+    reverts = 0
+    while plant.now() < seconds:
+        plant.wait_until(plant.now() + 1.0)
+        step = loop.step()
+        if step is not None and step.decision.changes:
+            changes.append((step.observation.time, step.decision.reason))
+            reverts += step.decision.reason.startswith("undone")
+    return JokerOutcome(
+        before, plant.steady.rate, dict(plant.configs), tuple(changes), reverts, np.array(watch.time),
+        np.array(watch.throughput), np.array(watch.replicas), plant.threads,
+    )  # fmt: skip
