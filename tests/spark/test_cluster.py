@@ -17,7 +17,8 @@ pytestmark = pytest.mark.cluster
 SCALE = """
     import json, sys, time
     import penstock.spark
-    from penstock.spark.actuators.executors import Executors, _reach
+    from penstock.spark.actuators.executor_probe import reach
+    from penstock.spark.actuators.executors import Executors
     from penstock.spark.autoscale.executor_groups import local_pids
     from penstock.spark.cluster import LocalCluster
 
@@ -27,7 +28,7 @@ SCALE = """
         executors = Executors(spark)
         counts = []
         for count in (1, 3, 2):
-            _reach(executors, count, 60)
+            reach(executors, count, 60)
             total = spark.sparkContext.parallelize(range(1000), 8).map(lambda x: x * 2).sum()
             counts.append([executors.planned, executors.requested, executors.observed, total])
         print(json.dumps({"counts": counts, "pids": sorted(local_pids(spark.sparkContext.applicationId).values())}))
@@ -99,7 +100,8 @@ def test_a_cluster_that_is_not_running_has_no_folder():
 
 
 def test_local_mode_is_refused_in_one_sentence(spark):
-    from penstock.spark.actuators.executors import Executors, probe
+    from penstock.spark.actuators.executor_probe import probe
+    from penstock.spark.actuators.executors import Executors
 
     with pytest.raises(PenstockError, match="local mode"):
         Executors(spark)

@@ -39,7 +39,7 @@ def doctor(
 
 def examine(quick: bool) -> dict[str, Any]:
     """All findings as plain values."""
-    from penstock.spark.actuators import cpu_frequency, cpu_share, energy, executors, slots
+    from penstock.spark.actuators import cpu_frequency, cpu_share, energy, executor_probe, executors, slots
     from penstock.spark.actuators.ability import Ability
     from penstock.spark.machine import facts
 
@@ -52,7 +52,7 @@ def examine(quick: bool) -> dict[str, Any]:
             Ability(executors.NAME, False, "Not tried: Spark cannot start.", "Mend the problems.")
         )
     else:
-        abilities.append(executors.probe())
+        abilities.append(executor_probe.probe())
     return {**found, "actuators": [ability.as_dict() for ability in abilities]}
 
 

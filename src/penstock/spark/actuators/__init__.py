@@ -4,7 +4,8 @@ from penstock.spark.actuators.ability import Ability
 from penstock.spark.actuators.cpu_frequency import CpuFrequency
 from penstock.spark.actuators.cpu_share import LEVELS, CpuShare, join, sweep
 from penstock.spark.actuators.energy import EnergyMeter
-from penstock.spark.actuators.executors import Executor, Executors
+from penstock.spark.actuators.executor_status import Executor
+from penstock.spark.actuators.executors import Executors
 from penstock.spark.actuators.slots import Slots
 
 __all__ = [

@@ -5,36 +5,16 @@ told, *observed* how many have registered and take tasks. A new request waits un
 been given up, so that slow clusters do not collect requests; taking a request back (a smaller total) never waits.
 """
 
-import logging
-import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.ability import Ability
+from penstock.spark.actuators.executor_status import Executor, registered
+from penstock.spark.actuators.warming import Warmth
 
 NAME = "executors"
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Executor:
-    """One executor as Spark's status shows it."""
-
-    id: str
-    host: str
-    cores: int
-    active_tasks: int
-    #: Task time of finished tasks so far, in seconds.
-    busy: float
-    #: Cached blocks it holds.
-    blocks: int
-    #: When it registered, seconds since the epoch.
-    added: float
 
 
 class Executors:
@@ -76,7 +56,7 @@ class Executors:
         self._patience, self._retry_after = patience, retry_after
         self._grace, self._handover = grace, handover
         self._decommission = spark.conf.get("spark.decommission.enabled", "false") == "true"
-        self._warmth = _Warmth(spark, tuple(warm))
+        self._warmth = Warmth(spark, tuple(warm))
         self._leaving: dict[str, float] = {}
         self._there: list[Executor] = []
         self._warm_now = 0
@@ -190,88 +170,6 @@ class Executors:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
 
 
-class _Warmth:
-    """Which executors have started a Python worker and imported what the tasks will need.
-
-    A first Python task on a new executor takes seconds. Spark offers a new executor to every job from the moment it
-    registers and has no way to hold it back, so a warming job is sent to it at once, in a thread, and the executor
-    counts as observed when that job is done.
-    """
-
-    def __init__(self, spark: SparkSession, modules: tuple[str, ...]) -> None:
-        self._spark, self._modules = spark, modules
-        self._warm: set[str] = set()
-        self._warming: set[str] = set()
-        self._lock = threading.Lock()
-
-    def warm(self, executors: list[Executor]) -> list[Executor]:
-        """Those that are warm; warming begins for the others."""
-        if not self._modules:
-            return executors
-        with self._lock:
-            cold = [e for e in executors if e.id not in self._warm and e.id not in self._warming]
-            self._warming |= {e.id for e in cold}
-        for executor in cold:
-            threading.Thread(target=self._run, args=(executor,), daemon=True, name="penstock-warm").start()
-        return [e for e in executors if e.id in self._warm]
-
-    def _run(self, executor: Executor) -> None:
-        try:
-            _on_executor(self._spark, executor, _importing(self._modules))
-        except Exception as error:  # noqa: BLE001 - warming is a favour: whatever fails, the executor still works
-            log.debug("warming executor %s failed: %s", executor.id, error)
-        with self._lock:
-            self._warming.discard(executor.id)
-            self._warm.add(executor.id)
-
-
-def _on_executor(spark: SparkSession, executor: Executor, task: Callable[[Any], Any]) -> None:
-    """Run one Python task that prefers the given executor."""
-    context: Any = spark.sparkContext
-    jvm = context._jvm
-    context.setJobGroup("penstock-warm", "Penstock warms a new executor")
-    place = f"executor_{executor.host}_{executor.id}"
-    convert = jvm.scala.jdk.javaapi.CollectionConverters
-    item = getattr(jvm, "scala.Tuple2")(bytearray(b"N."), convert.asScala([place]).toSeq())
-    tag = jvm.scala.reflect.ClassTag.Byte().wrap()
-    jrdd = context._jsc.sc().makeRDD(convert.asScala([item]).toSeq(), tag).toJavaRDD()
-    from pyspark import RDD
-    from pyspark.serializers import CPickleSerializer
-
-    RDD(jrdd, context, CPickleSerializer()).map(task).count()
-
-
-def _importing(modules: tuple[str, ...]) -> Callable[[Any], None]:
-    def task(_: Any) -> None:
-        import contextlib
-        from importlib import import_module
-
-        for name in modules:
-            with contextlib.suppress(ImportError):
-                import_module(name)
-
-    return task
-
-
-def registered(spark: SparkSession) -> list[Executor]:
-    """All executors that Spark's status shows as active, oldest first; in local mode the driver is the only one."""
-    context: Any = spark.sparkContext
-    listed = context._jsc.sc().statusStore().executorList(True)
-    return sorted((_executor(listed.apply(i)) for i in range(listed.size())), key=lambda e: e.added)
-
-
-def _executor(summary: Any) -> Executor:
-    return Executor(
-        id=summary.id(),
-        host=summary.hostPort().rpartition(":")[0],
-        cores=summary.totalCores(),
-        active_tasks=summary.activeTasks(),
-        busy=summary.totalDuration() / 1e3,
-        blocks=summary.rddBlocks(),
-        added=summary.addTime().getTime() / 1e3,
-    )
-
-
 def refuse_unscalable(spark: SparkSession) -> None:
     """One sentence where the application's executors cannot be changed."""
     context: Any = spark.sparkContext
@@ -286,57 +184,3 @@ def refuse_unscalable(spark: SparkSession) -> None:
             "Spark's own dynamic allocation is on and would fight over the executors: "
             "set spark.dynamicAllocation.enabled=false."
         )
-
-
-def probe(spark: SparkSession | None = None, wait: float = 60.0) -> Ability:
-    """Ask a cluster for one more executor and give it back; without a session a cluster is started on loopback."""
-    try:
-        if spark is None:
-            return _probe_on_loopback(wait)
-        executors = Executors(spark, warm=())
-        start = executors.observed
-        seconds = _reach(executors, start + 1, wait)
-        _reach(executors, start, wait)
-    except PenstockError as error:
-        return Ability(NAME, False, str(error), "Use a standalone, YARN or Kubernetes master.")
-    return Ability(
-        NAME,
-        True,
-        f"{start} to {start + 1} executors in {seconds:.1f} s and back on {spark.sparkContext.master}.",
-    )
-
-
-def _reach(executors: Executors, count: int, wait: float) -> float:
-    start = time.monotonic()
-    executors.set_target(count, start)
-    while (now := time.monotonic()) - start < wait:
-        executors.advance(now)
-        if executors.observed == count:
-            return now - start
-        time.sleep(0.1)
-    raise PenstockError(f"The cluster did not come to {count} executor(s) within {wait:.0f} s.")
-
-
-def _probe_on_loopback(wait: float) -> Ability:
-    """In a child process: a process has one Spark context, and a probe must not occupy it."""
-    import json
-    import subprocess
-    import sys
-
-    try:
-        told = subprocess.run(
-            [sys.executable, "-m", "penstock.spark.actuators.try_executors", str(wait)],
-            capture_output=True,
-            text=True,
-            timeout=wait * 2,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise PenstockError(
-            f"A standalone cluster on loopback did not answer within {wait * 2:.0f} s."
-        ) from None
-    lines = told.stdout.strip().splitlines()
-    if not lines or not lines[-1].startswith("{"):
-        why = (told.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-        raise PenstockError(f"A standalone cluster on loopback could not be tried ({why}).")
-    return Ability(**json.loads(lines[-1]))

@@ -4,7 +4,8 @@ import json
 import sys
 
 import penstock.spark
-from penstock.spark.actuators import executors
+from penstock.spark.actuators.executor_probe import probe, reach
+from penstock.spark.actuators.executors import Executors
 from penstock.spark.cluster import LocalCluster
 
 
@@ -16,9 +17,8 @@ def main() -> None:
             cluster.master, app="penstock-doctor", config=cluster.session_config(executor_memory="512m")
         )
         with penstock.spark.running(spark):
-            begin = executors.Executors(spark, warm=())
-            executors._reach(begin, 1, wait)
-            found = executors.probe(spark, wait)
+            reach(Executors(spark, warm=()), 1, wait)
+            found = probe(spark, wait)
     print(json.dumps(found.as_dict()), flush=True)  # noqa: T201 - the parent reads this line
 
 

@@ -4,7 +4,7 @@ import time
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.cpu_share import CpuShare
-from penstock.spark.actuators.executors import Executor
+from penstock.spark.actuators.executor_status import Executor
 from penstock.spark.actuators.processes import command_line, pids
 
 

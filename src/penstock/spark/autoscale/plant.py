@@ -13,7 +13,8 @@ from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.core.plant import Applied
-from penstock.spark.actuators.executors import Executor, Executors, registered
+from penstock.spark.actuators.executor_status import Executor, registered
+from penstock.spark.actuators.executors import Executors
 from penstock.spark.autoscale.batches import Batch, arrival_rate, interarrivals, latency
 from penstock.spark.autoscale.estimates import Work, WorkMeter
 from penstock.spark.autoscale.executor_groups import ExecutorGroups

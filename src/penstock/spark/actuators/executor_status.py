@@ -1,0 +1,41 @@
+"""Executors as Spark's own status shows them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Executor:
+    """One executor as Spark's status shows it."""
+
+    id: str
+    host: str
+    cores: int
+    active_tasks: int
+    #: Task time of finished tasks so far, in seconds.
+    busy: float
+    #: Cached blocks it holds.
+    blocks: int
+    #: When it registered, seconds since the epoch.
+    added: float
+
+
+def registered(spark: SparkSession) -> list[Executor]:
+    """All executors that Spark's status shows as active, oldest first; in local mode the driver is the only one."""
+    context: Any = spark.sparkContext
+    listed = context._jsc.sc().statusStore().executorList(True)
+    return sorted((_executor(listed.apply(i)) for i in range(listed.size())), key=lambda e: e.added)
+
+
+def _executor(summary: Any) -> Executor:
+    return Executor(
+        id=summary.id(),
+        host=summary.hostPort().rpartition(":")[0],
+        cores=summary.totalCores(),
+        active_tasks=summary.activeTasks(),
+        busy=summary.totalDuration() / 1e3,
+        blocks=summary.rddBlocks(),
+        added=summary.addTime().getTime() / 1e3,
+    )
