@@ -25,6 +25,10 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 
+#: Seconds that the first batch may take before the clock starts anyway.
+PATIENCE = 60.0
+
+
 @dataclass
 class Ended:
     """What a run came to."""
@@ -78,6 +82,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         )
         started = time.monotonic()
         try:
+            started = _first_batch(run, started + PATIENCE)
             _wait(run, seconds, options["source"] == "real")
         except KeyboardInterrupt:
             pass
@@ -88,6 +93,13 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         totals = run.totals
         plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
         return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan)
+
+
+def _first_batch(run: Any, until: float) -> float:
+    """Wait for the first batch, which loads and compiles; time counts from its end."""
+    while time.monotonic() < until and run.totals.batches == 0 and not run.await_termination(0.1):
+        pass
+    return time.monotonic()
 
 
 def _wait(run: Any, seconds: float, ends: bool) -> None:

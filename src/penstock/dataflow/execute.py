@@ -36,6 +36,7 @@ class Figures:
     rows_out: int = 0
     cpu: float = 0.0
     waiting: int = 0
+    fullest: float = 0.0
     clock: int | None = None
 
     def add(self, result: Result) -> None:
@@ -44,6 +45,7 @@ class Figures:
         self.rows_out += result.rows_out
         self.cpu += result.cpu
         self.waiting += result.waiting
+        self.fullest = max(self.fullest, result.fullest)
         if result.clock is not None:
             self.clock = max(result.clock, self.clock if self.clock is not None else result.clock)
 

@@ -26,6 +26,8 @@ class Delivery:
     #: Calls by key (mode ``all``).
     firings: Ints
     waiting: int
+    #: The fullest queue of any key and port, as a share of what may wait there.
+    fullest: float = 0.0
 
 
 def deliver(
@@ -41,7 +43,7 @@ def deliver(
     queues = {port: _queue(port, rows, assigned, layers, alive) for port, rows in arrived.items()}
     waiting = {port: np.bincount(q.slots, minlength=keys) for port, q in queues.items()}
     takes = spec.need.takes(waiting)
-    rows, held, left = {}, {}, 0
+    rows, held, left, fullest = {}, {}, 0, 0.0
     for port, queue in queues.items():
         ready = rank_in_key(queue.slots, keys) < takes[port][queue.slots]
         rows[port] = queue.take(np.flatnonzero(ready))
@@ -54,8 +56,9 @@ def deliver(
             )
         held[port] = _lists(rest.table, counts)
         left += int(counts.sum())
+        fullest = max(fullest, float(counts.max(initial=0)) / spec.need.hold)
     firings = spec.need.firings(waiting) if spec.need.mode == "all" else np.zeros(keys, dtype=np.int64)
-    return Delivery(rows, held, firings, left)
+    return Delivery(rows, held, firings, left, fullest)
 
 
 def _queue(

@@ -48,6 +48,7 @@ class Result:
     rows_out: int = 0
     cpu: float = 0.0
     waiting: int = 0
+    fullest: float = 0.0
     #: The newest event time seen, in microseconds, for operators with a time to live.
     clock: int | None = None
 
@@ -97,7 +98,8 @@ def _keyed(
     firings = None
     if not spec.need.immediate:
         delivery = deliver(task.context.name, spec, rows, assigned, layers, ~state.new)
-        rows, held, firings, result.waiting = delivery.rows, delivery.held, delivery.firings, delivery.waiting
+        rows, held, firings = delivery.rows, delivery.held, delivery.firings
+        result.waiting, result.fullest = delivery.waiting, delivery.fullest
     result.dead += call(task, rows, state, output, firings)
     if held:
         keep_waiting(spec, state, held)

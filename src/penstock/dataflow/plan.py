@@ -68,6 +68,18 @@ class Plan:
             made[region.name] = replace(made[region.name], overlap=bool(wanted))
         return replace(self, regions=made)
 
+    def fitted(self, regions: Regions) -> "Plan":
+        """The plan for a flow whose stateless operators changed since: regions it does not know begin anew."""
+        fresh = Plan.first(regions, self.groups)
+        kept = {
+            r.name: self.regions[r.name]
+            for r in regions
+            if r.name in self.regions
+            and len(r.operators) > max(self.regions[r.name].pipelines)
+            and (r.scales or self.regions[r.name].replicas == 1)
+        }
+        return self if kept == self.regions else replace(fresh, regions={**fresh.regions, **kept})
+
     def _rescaled(self, region: Region, before: RegionPlan, replicas: int) -> RegionPlan:
         if replicas != 1 and not region.scales:
             raise PenstockError(

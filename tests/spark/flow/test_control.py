@@ -8,12 +8,14 @@ from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.keys import group_of, hash_keys
+from penstock.dataflow.needs import need_all
 from penstock.dataflow.operators import operator
 from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running import running_count
 from penstock.policies import Organic
 from penstock.spark.flow.control import Control
 from penstock.spark.flow.in_process import start_in_process
+from penstock.spark.flow.run import LONGEST_WAIT
 
 
 @operator(keys="k", state={"n": int}, output={"k": int})
@@ -106,4 +108,48 @@ def test_hot_groups_move_when_replicas_stay_uneven(tmp_path):
     routing = run.plan.regions["count"].routing
     weights = np.bincount(group_of(hash_keys(pa.table({"k": skewed}), ["k"]), 16), minlength=16)
     assert not is_uneven(routing, weights.tolist(), 2)
+    run.finish()
+
+
+def test_intake_slows_down_while_a_port_waits_for_another(tmp_path, monkeypatch):
+    @operator(keys="k", inputs=["a", "b"], need=need_all(hold=10, a=1, b=1), grain="key", output={"k": int})
+    def pair(inputs, state, output):
+        output.emit(inputs["a"][0])
+
+    graph = Graph("pairs")
+    graph.source("a", {"k": int}).through(pair, graph.source("b", {"k": int})).sink("out")
+    run = start_in_process(graph, tmp_path)
+    waits = []
+    monkeypatch.setattr(run._ended, "wait", waits.append)
+    table = pa.table({"k": [1, 1, 1, 1]})
+    run.feed({"a": table})
+    run.feed({"a": table})
+    assert waits == []
+    run.feed({"b": table})
+    assert waits == [LONGEST_WAIT * (2 * 0.8 - 1)]
+    assert run.progress["waiting"] == 4
+    run.finish()
+
+
+def test_stateless_operators_may_change_between_two_starts(tmp_path):
+    @operator()
+    def same(rows, output):
+        output.emit(rows.table)
+
+    def start(*operators):
+        graph = Graph("grown")
+        stream = graph.source("rows", {"k": int})
+        for one in operators:
+            stream = stream.through(one)
+        stream.sink("out")
+        return start_in_process(graph, tmp_path)
+
+    run = start(count)
+    run.reconfigure(replicas={"count": 2})
+    run.feed(rows([1, 2]))
+    run.finish()
+    run = start(same, count)
+    run._next = 1
+    run.feed(rows([1]))
+    assert run.plan.regions["same"].replicas == 1
     run.finish()

@@ -43,6 +43,8 @@ class FlowState:
     totals: Totals = field(default_factory=Totals)
     #: Files with rows for sinks that are functions on the driver: (batch, sink, file).
     handed: tuple[tuple[int, str, str], ...] = ()
+    #: Operator -> its region, for those who look in from outside.
+    regions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[str]:
@@ -60,6 +62,7 @@ class FlowState:
             "owed": [[o.batch, o.segment, list(o.files), o.plan.to_json()] for o in self.owed],
             "totals": vars(self.totals),
             "handed": [list(h) for h in self.handed],
+            "regions": dict(self.regions),
         }
 
     @classmethod
@@ -71,6 +74,7 @@ class FlowState:
             tuple(Owed(b, s, tuple(f), Plan.from_json(p)) for b, s, f, p in value["owed"]),
             Totals(**value["totals"]),
             tuple((b, s, f) for b, s, f in value["handed"]),
+            value["regions"],
         )
 
     def counted(self, rows: int, results: int, dead: int) -> "FlowState":

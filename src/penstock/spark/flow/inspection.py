@@ -46,19 +46,17 @@ def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
             for name, r in state.plan.regions.items()
         },
         "operators": {
-            name: _operator(str(base / "state"), s.layers, state.plan, identity.get(f"operator {name}", {}))
+            name: _operator(str(base / "state"), s.layers, state.plan, state.regions.get(name))
             for name, s in state.operators.items()
         },
     }
 
 
-def _operator(
-    folder: str, layers: Sequence[LayerFile], plan: Plan, identity: dict[str, Any]
-) -> dict[str, Any]:
+def _operator(folder: str, layers: Sequence[LayerFile], plan: Plan, region: str | None) -> dict[str, Any]:
     tables = [rows_of(read_segment(folder, layer.file, 0), layer.groups, plan.groups) for layer in layers]
     sizes = [(Path(folder) / layer.file).stat().st_size for layer in layers]
     keys = counts_by_group(merge(tables), plan.groups) if tables else np.zeros(plan.groups, dtype=np.int64)
-    routing = next((r.routing for r in plan.regions.values()), ())
+    routing = plan.regions[region].routing if region else (0,) * plan.groups
     by_group = [
         {
             "group": group,
@@ -68,7 +66,7 @@ def _operator(
             ),
             "layers": sum(group in layer.groups for layer in layers),
             "batch": max((layer.batch for layer in layers if group in layer.groups), default=None),
-            "replica": routing[group] if identity.get("kind") == "partitioned" else 0,
+            "replica": routing[group],
         }
         for group in np.flatnonzero(keys).tolist()
     ]

@@ -48,7 +48,8 @@ class FlowProgram:
 
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
-        return FlowState(self._first).to_json()
+        regions = {name: region.name for region in self.definition.regions for name in region.operators}
+        return FlowState(self._first, regions=regions).to_json()
 
     def listen(self, listener: Listener) -> None:
         """Have a function called with the profile of every batch, after its commit."""
@@ -77,7 +78,7 @@ class FlowProgram:
     def run_batch(self, batch: Batch) -> Outcome:
         """One micro-batch: the first segments on its rows, and whatever later segments are due."""
         state = FlowState.from_json(batch.state)
-        before = state.plan
+        before = state.plan.fitted(self.definition.regions)
         with self._lock:
             plan, self._pending, asked, self._asked = self._next(before), [], self._asked, None
         outputs: list[Publication] = []
@@ -105,6 +106,9 @@ class FlowProgram:
             "results": results,
             "dead": dead,
             "waiting": sum(f["waiting"] for r in outcome.reports for f in r["operators"].values()),
+            "fullest": max(
+                (f["fullest"] for r in outcome.reports for f in r["operators"].values()), default=0.0
+            ),
             "owed": len(after.owed),
             "replicas": {n: r.replicas for n, r in plan.regions.items()},
             "pipelines": {n: list(r.pipelines) for n, r in plan.regions.items()},

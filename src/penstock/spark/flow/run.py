@@ -16,6 +16,8 @@ from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.microbatch import MicroBatchRun
 
+#: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
+LONGEST_WAIT = 2.0
 #: Seconds without a batch after which parts of batches that wait for the next one are run anyway.
 IDLE = 2.0
 
@@ -36,7 +38,7 @@ class FlowRun(MicroBatchRun):
         self._last_batch = time.monotonic()
         if self._latest is not None:
             state = FlowState.from_json(self._latest.state)
-            program.plan = state.plan
+            program.plan = state.plan.fitted(program.definition.regions)
             program.hand_over(state)  # perhaps again: the last run may have died before it had
         self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
 
@@ -87,9 +89,16 @@ class FlowRun(MicroBatchRun):
         return self._flow.profile
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:
+        self._hold_off()
         with self._working:
             super()._run(frame, batch_id)
             self._last_batch = time.monotonic()
+
+    def _hold_off(self) -> None:
+        """Back-pressure: take in less while some port's queue is more than half full, so that the others can catch up."""
+        fullest = float(self._progress.get("fullest", 0.0))
+        if fullest > 0.5:
+            self._ended.wait(LONGEST_WAIT * min(1.0, 2 * fullest - 1))
 
     def _end(self) -> None:
         self._ended.set()
