@@ -21,6 +21,7 @@ BENCHES: dict[str, str] = {
     "models": "MAP fitting and queue solvers: speed and accuracy",
     "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",
     "traffic": "arrival generators and trace statistics",
+    "sim": "simulator speed and control cost",
 }
 
 

@@ -73,7 +73,8 @@ def _region_pipes(region: Region, configs: Mapping[str, Config], volume: float, 
         for operator in region.operators[first:last]:
             work.append((operator.name, volume * operator.cost))
             volume *= operator.selectivity
-        take = engine.entry if index == 0 else engine.transfer
+        # A source takes its tuples from nobody.
+        take = engine.transfer if index else 0.0 if region.kind == "source" else engine.entry
         overhead = entering * take
         if last < len(region.operators):
             overhead += volume * engine.transfer
