@@ -96,8 +96,8 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
 
 
 def _first_batch(run: Any, until: float) -> float:
-    """Wait for the first batch, which loads and compiles; time counts from its end."""
-    while time.monotonic() < until and run.totals.batches == 0 and not run.await_termination(0.1):
+    """Wait for the first rows, whose batch loads and compiles everything; time counts from its end."""
+    while time.monotonic() < until and run.totals.rows == 0 and not run.await_termination(0.1):
         pass
     return time.monotonic()
 

@@ -106,7 +106,10 @@ def estimate(times: NDArray[np.int64], prices: NDArray[np.float64], degree: int)
     def errors(c: NDArray[np.float64]) -> NDArray[np.float64]:
         return powers @ c - (averages - base)
 
-    fit = least_squares(errors, np.zeros(degree + 1), jac=lambda _: powers, method="lm")
+    def slopes(_: NDArray[np.float64]) -> NDArray[np.float64]:
+        return powers
+
+    fit = least_squares(errors, np.zeros(degree + 1), jac=slopes, method="lm")
     return len(moments), base + float(np.polyval(fit.x, 1.0 + 1.0 / span))
 
 

@@ -189,7 +189,7 @@ def _bargains(bench: Bench, report: Report, quick: bool) -> None:
 
 def _layouts(bench: Bench, report: Report, quick: bool) -> None:
     """The same flow laid out otherwise: fused or not, one or two replicas, overlapped or not, elastic or fixed."""
-    size, batches = 40_000, 7 if quick else 10
+    size, batches = (30_000, 5) if quick else (40_000, 10)
     rng = np.random.default_rng(5)
     tables = [
         pa.table({"key": rng.integers(0, 1000, size), "value": rng.random(size)}) for _ in range(batches)
@@ -222,7 +222,7 @@ def _layouts(bench: Bench, report: Report, quick: bool) -> None:
         change={"overlap": {"burn_alone": True}},
     )
     elastic, fixed = [], []
-    for turn in range(2):
+    for turn in range(1 if quick else 3):
         fixed.append(
             measure(
                 f"two replicas, everything fixed, run {turn + 1}",
@@ -260,13 +260,13 @@ def _layouts(bench: Bench, report: Report, quick: bool) -> None:
 
 def _organic(bench: Bench, report: Report, quick: bool) -> None:
     """Organic from one replica, against a small hand search on the same input."""
-    size, batches = 40_000, 30 if quick else 60
+    size, batches = (30_000, 16) if quick else (40_000, 60)
     rng = np.random.default_rng(6)
     tables = [
         pa.table({"key": rng.integers(0, 1000, size), "value": rng.random(size)}) for _ in range(batches)
     ]
     stream = bench.files("organic", tables)
-    short = bench.files("organic-short", tables[:6])
+    short = bench.files("organic-short", tables[:5])
     found = {n: bench.flow(_flow("search", short, burn), replicas={"burn": n})["rate"] for n in (1, 2, 3)}
     policy = Organic(warmup=1, samples=2, max_replicas=3, bottleneck=0.6)
     started = time.perf_counter()
