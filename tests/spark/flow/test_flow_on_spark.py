@@ -123,7 +123,7 @@ def test_an_operator_that_fails_ends_the_run_with_the_tuple(spark, tmp_path):
     flow.source("lines", source).through(fussy).sink("out")
     run = flow.start(spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", available_now=True)
     with pytest.raises(
-        Exception,
+        penstock.PenstockError,
         match=r"Operator 'fussy' failed with ValueError: no such line on the tuple \{'line': 'bad'\}",
     ):
         run.await_termination()

@@ -5,17 +5,18 @@ so they share nothing and may run at the same time.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.dataflow.layout import make_layout
+from penstock.core.errors import PenstockError
 from penstock.dataflow.plan import Plan
-from penstock.dataflow.wiring import Wiring, make_wiring
+from penstock.dataflow.wiring import Wiring
 from penstock.spark.checkpoint import Publication
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState, Owed
@@ -112,8 +113,17 @@ class Stepper:
         for level in range(first, job.levels + 1):
             workers = job.wiring.layout.workers(part.segment, level)
             frame = frame.repartitionById(workers, "worker").mapInArrow(LevelTask(job, level), SCHEMA)
-        rows = frame.select("pipeline", "payload").collect()
+        try:
+            rows = frame.select("pipeline", "payload").collect()
+        except PySparkException as error:
+            raise _in_one_sentence(error) from None
         return [json.loads(bytes(payload)) for pipeline, payload in rows if pipeline == REPORT]
+
+
+def _in_one_sentence(error: PySparkException) -> Exception:
+    """What a task raised for the user, without the traces of two languages around it."""
+    found = re.findall(r"penstock\.core\.errors\.PenstockError: (.*)", str(error))
+    return PenstockError(found[-1]) if found else error
 
 
 def _states_of(wiring: Wiring, segment: int, states: Mapping[str, OperatorState]) -> dict[str, OperatorState]:
@@ -157,12 +167,3 @@ def _owned(plan: Plan, region: str, keys: tuple[str, ...], replica: int) -> tupl
     if not keys:
         return (0,)
     return tuple(g for g, r in enumerate(plan.regions[region].routing) if r == replica)
-
-
-def layout_of(definition: Definition, plan: Plan) -> Wiring:
-    """The wiring under a plan."""
-    layout = make_layout(definition.graph, definition.regions, plan)
-    return make_wiring(definition.graph, definition.regions, layout)
-
-
-__all__ = ["Part", "StepOutcome", "Stepper", "pa"]
