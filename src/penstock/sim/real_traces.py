@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 TRACES = {
     "bc": "Bellcore Ethernet packets of August 1989 (BC-pAug89), 318 a second, self-similar",
     "worldcup": "World Cup 98 requests around a flash crowd, minutes as seconds, with bursts inside the minutes",
-    "azure-code": "requests to a code model, bursty, work by tokens, ten times as fast",
-    "azure-conv": "requests to a conversation model, close to Poisson, work by tokens, ten times as fast",
+    "azure-code": "requests to a code model, bursty, work by tokens",
+    "azure-conv": "requests to a conversation model, close to Poisson, work by tokens",
 }
 
 
@@ -71,10 +71,10 @@ def _bc(place: Path) -> RealTrace:
     return RealTrace(times, float(times[-1]))
 
 
-def _azure(place: Path, which: str, speed: float = 10.0) -> RealTrace:
+def _azure(place: Path, which: str) -> RealTrace:
     rows = _columns(place / f"azure_llm_2023_{which}.csv.gz", 0, 1, 2)
     order = np.argsort(rows[:, 0], kind="stable")
-    times = (rows[order, 0] - rows[order[0], 0]) / 1e6 / speed
+    times = (rows[order, 0] - rows[order[0], 0]) / 1e6
     # Reading a token costs a fraction of writing one.
     work = 0.05 * rows[order, 1] + rows[order, 2]
     return RealTrace(times, float(times[-1]), work / work.mean())
