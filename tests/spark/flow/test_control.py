@@ -16,6 +16,7 @@ from penstock.policies import Organic
 from penstock.spark.flow.control import Control
 from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.flow.run import LONGEST_WAIT
+from penstock.testing.plant import check_plant
 
 
 @operator(keys="k", state={"n": int}, output={"k": int})
@@ -152,4 +153,14 @@ def test_stateless_operators_may_change_between_two_starts(tmp_path):
     run._next = 1
     run.feed(rows([1]))
     assert run.plan.regions["same"].replicas == 1
+    run.finish()
+
+
+def test_a_flow_keeps_the_contract_of_a_plant(tmp_path):
+    run, _ = started(tmp_path)
+    check_plant(
+        run.control.plant,
+        lambda _seconds: run.feed(rows(np.arange(500))),
+        Decision((Change(Knob.WORKERS, "count", 2), Change(Knob.PIPELINES, "count", (0, 1)))),
+    )
     run.finish()

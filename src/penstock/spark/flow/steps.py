@@ -22,7 +22,8 @@ from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState, Owed
 from penstock.spark.flow.messages import REPORT, SCHEMA
 from penstock.spark.flow.state_store import LayerFile, OperatorState
-from penstock.spark.flow.tasks import Job, LevelTask, SourceTask
+from penstock.spark.flow.tasks import LevelTask, SourceTask
+from penstock.spark.flow.worker import Job
 from penstock.spark.flow.writing import Folders
 
 Reports = list[dict[str, Any]]
