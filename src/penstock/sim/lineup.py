@@ -117,6 +117,22 @@ PLANTS: dict[str, PlantKind] = {
         trace="map2:rate=800,dispersion=300",
         policies={
             "Threshold": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
+            "RuleBased": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
+            "Spl": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
+            "Mpc": {
+                "objective": "latency",
+                "knob": Knob.EXECUTORS,
+                "workers": (1, 16),
+                "rebalance": False,
+                "waiting": "microbatch",
+            },
+            "Mead": {
+                "knob": Knob.EXECUTORS,
+                "levels": (1.0,),
+                "replicas": tuple(range(1, 17)),
+                "max_states": 8,
+                "interval": 30.0,
+            },
             "Static": {"executors": 8},
         },
     ),
@@ -137,7 +153,14 @@ PLANTS: dict[str, PlantKind] = {
             "limit": 12,
         },
         trace="walk:rate=1500",
-        policies={"Threshold": {"limits": (1, 12)}, "Static": {"workers": {"operator": 12}}},
+        policies={
+            "Threshold": {"limits": (1, 12)},
+            "RuleBased": {"limits": (1, 12)},
+            "Spl": {"limits": (1, 12)},
+            "Mpc": {"objective": "latency", "workers": (1, 12)},
+            "Mead": {"levels": (1.0,), "replicas": tuple(range(1, 13)), "max_states": 8, "interval": 30.0},
+            "Static": {"workers": {"operator": 12}},
+        },
     ),
     "preference": PlantKind(
         "a two-stage preference query with real tuples: pane workers and window workers",
@@ -156,7 +179,11 @@ PLANTS: dict[str, PlantKind] = {
         },
         trace="map2:rate=10000,dispersion=500",
         policies={
+            "Fuzzy": {"limit": 60},
             "Threshold": {"limits": (1, 60)},
+            "RuleBased": {"limits": (1, 60)},
+            "Spl": {"limits": (1, 60)},
+            "Mpc": {"workers": (1, 60), "budget": 60, "stages": ("panes", "windows"), "rebalance": False},
             "Static": {"workers": {"panes": 4, "windows": 20}},
         },
     ),
@@ -169,6 +196,8 @@ PLANTS: dict[str, PlantKind] = {
         trace="map2:rate=300,dispersion=100",
         policies={
             "Threshold": {"knob": Knob.CPU_SHARE, "levels": CPU_LEVELS, "high": 0.7, "low": 0.5},
+            "RuleBased": {"limits": (1, 1)},
+            "Mead": {"max_states": 8},
             "Static": {},
         },
     ),
@@ -179,7 +208,10 @@ PLANTS: dict[str, PlantKind] = {
         target=1.0,
         parameters={"cost": 1e-6, "scale": 1000.0, "limit": 16},
         trace="steps:rate=300,factor=4",
-        policies={"Static": {"workers": {"r1": 8}}},
+        policies={
+            "Static": {"workers": {"r1": 8}},
+            "PipelinedFission": {"threads": 12, "switching": 0.1e-6, "replication": 0.02e-6},
+        },
     ),
 }
 
