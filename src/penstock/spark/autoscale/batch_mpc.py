@@ -57,7 +57,9 @@ class BatchMpc:
     switching: float = 0.4
     margin: float = 1.0
     drain: float | None = None  # seconds in which a backlog is to be worked off; None: the target
-    forecaster: Forecaster[Any] = field(default_factory=lambda: Holt(alpha=0.7, beta=0.2, phi=0.8))
+    # Executors take four or five steps to come and slow the batch in which they do: what counts is the load that
+    # lasts, so the forecast is slow, has no trend, and leaves short bursts to the margin.
+    forecaster: Forecaster[Any] = field(default_factory=lambda: Holt(alpha=0.3, beta=0.0, phi=0.5))
     name: str = "BatchMpc"
 
     def __post_init__(self) -> None:
