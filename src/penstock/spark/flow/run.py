@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -40,6 +41,10 @@ class FlowRun(MicroBatchRun):
             state = FlowState.from_json(self._latest.state)
             program.plan = state.plan.fitted(program.definition.regions)
             program.hand_over(state)  # perhaps again: the last run may have died before it had
+            needed = {file for _, _, file in state.handed}
+            for path in (checkpoint.folder / "penstock" / "handed").glob("*.parquet"):
+                if str(path) not in needed:
+                    path.unlink(missing_ok=True)
         self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
 
     def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
@@ -112,7 +117,7 @@ class FlowRun(MicroBatchRun):
         """Run what is owed to batches that are committed, and commit that."""
         if self._latest is None:
             return
-        state = FlowState.from_json(self._latest.state)
+        state = replace(FlowState.from_json(self._latest.state), handed=())
         if not state.owed:
             return
         after, outputs = self._flow.drained(
