@@ -99,7 +99,9 @@ class QueryPlant:
         period, self._last = max(1e-3, now - self._last), now
         seen, capacity = self._look(now)
         self._registered = len(seen) + (self._executors.leaving if self._executors is not None else 0)
-        slots = float(sum(e.cores for e in seen)) or 1.0
+        # An executor that is still cold is no capacity yet.
+        warm = capacity.observed / len(seen) if seen else 0.0
+        slots = warm * sum(e.cores for e in seen) or 1.0
         if self._groups is not None:
             self._groups.update(seen)
         self._watcher.resolve_triggers()
