@@ -5,6 +5,7 @@ One value serves the terminal, ``--json`` and the pages under ``docs/results``.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,8 @@ def _plain(value: Any) -> Any:
 
 def _cell(value: Any) -> str:
     value = _plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return str(value).replace("|", "\\|")
     if isinstance(value, int) or (value == int(value) and abs(value) >= 1000):
         return f"{int(value):,}"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
