@@ -17,6 +17,7 @@ BENCHES: dict[str, str] = {
     "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
     "control": "what one decision costs: policies, searches, guards, journal",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
+    "interference": "an autoscaled query beside another load on the same machine",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
     "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",

@@ -1,0 +1,91 @@
+"""An attached query beside another load on the same machine (Elastic-PPQ 5.4): is the target kept, and by using more?
+
+The other load is one spinning process for every second core, from the end of the warm-up on. ``stress-ng`` is what the paper
+uses; plain processes take the same cores and are on every machine.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from penstock.bench import autoscale
+from penstock.bench.report import Report, Table
+from penstock.spark.cluster import LocalCluster
+
+TARGET = 6.0
+
+
+def run(quick: bool, folder: Path) -> Report:
+    """The same rows alone and beside the other load."""
+    report = Report("Autoscaling beside another load", "penstock bench interference")
+    loads = autoscale.make_loads(30.0 if quick else 60.0, rate=300.0)
+    loads = replace(loads, parts=loads.parts[:1], arrivals=loads.arrivals[loads.arrivals < loads.parts[0][2]])
+    work = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    found = {}
+    try:
+        np.save(work / "arrivals.npy", loads.arrivals)
+        with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
+            for name, cores in (("alone", 0), ("half the cores taken", max(1, (os.cpu_count() or 2) // 2))):
+                trial = autoscale._trial("BatchMpc", cluster.master, work, TARGET)
+                # Rows that compute: waiting would not notice the other load.
+                own = replace(trial, folder=str(work / name.replace(" ", "-")), row_cpu=6e-4, row_wait=0.0)
+                with spinning(cores, after=autoscale.WARM):
+                    found[name] = autoscale._measure(name, own, loads)[0][0]
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    rows = [(n, o.p95, f"{o.violations} of {o.slots}", o.core_seconds, o.changes) for n, o in found.items()]
+    columns = ("machine", "P95 delay (s)", "violations", "core-seconds", "changes")
+    report.tables.append(
+        Table(
+            loads.names[0],
+            columns,
+            rows,
+            f"Target {TARGET:g} s; policy BatchMpc, 1 to 4 executors of half a core.",
+        )
+    )
+    alone, beside = found["alone"], found["half the cores taken"]
+    report.claim(
+        "the target is met beside the other load",
+        f"P95 at most {TARGET:g} s",
+        f"{beside.p95:.2f} s",
+        beside.p95 <= TARGET,
+    )
+    report.claim(
+        "by using more", "at least as many core-seconds as alone", f"{beside.core_seconds:.0f} against {alone.core_seconds:.0f}",
+        beside.core_seconds >= alone.core_seconds,
+    )  # fmt: skip
+    return report
+
+
+@contextmanager
+def spinning(cores: int, after: float) -> Iterator[None]:
+    """So many processes that use a core each, from ``after`` seconds on; they end with the block."""
+    processes: list[subprocess.Popen[bytes]] = []
+    over = threading.Event()
+
+    def begin() -> None:
+        if not over.wait(after):
+            for _ in range(cores):
+                processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+
+    thread = threading.Thread(target=begin, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for process in processes:
+            process.kill()
+            process.wait()
+        time.sleep(0.1)
