@@ -75,8 +75,9 @@ def spinning(cores: int, after: float) -> Iterator[None]:
 
     def begin() -> None:
         if not over.wait(after):
-            for _ in range(cores):
-                processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            processes.extend(
+                subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)
+            )
 
     thread = threading.Thread(target=begin, daemon=True)
     thread.start()
