@@ -1,5 +1,7 @@
 """Streams to try flows on: numbers at a rate, or tables played back file by file."""
 
+import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,9 +23,12 @@ def played(
     """A stream of the tables in order: each becomes a Parquet file in ``folder``, so many files a micro-batch."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    schema = None
+    schema, began = None, int(time.time()) - 100_000
     for number, table in enumerate(tables):
         schema = table.schema
-        pq.write_table(table, target / f"{number:06d}.parquet")
+        path = target / f"{number:06d}.parquet"
+        pq.write_table(table, path)
+        # Spark takes files in the order of their times, which may be equal for files written quickly.
+        os.utime(path, (began + number, began + number))
     stream = spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", files_a_batch)
     return stream.parquet(str(target))
