@@ -38,16 +38,28 @@ class Sizes:
 
 
 FULL = Sizes(
-    14,
-    (1000, 2000, 4000, 6000),
-    (2000, 50_000, 100_000, 200_000, 300_000),
-    (1, 2, 5, 10, 25, 50),
-    (2, 4, 6, 8, 10, 12),
-    (0.2, 0.5, 1.0),
-    30.0,
-    20,
+    seconds=20,
+    by_hand_rates=(1000, 2000, 4000, 8000),
+    our_rates=(4000, 50_000, 100_000, 200_000, 400_000),
+    overlaps=(1, 2, 5, 10, 25, 50),
+    dims=(2, 4, 6, 8, 10, 12),
+    delays=(0.2, 0.5, 1.0),
+    live_seconds=25.0,
+    kills=20,
 )
-QUICK = Sizes(7, (1000, 3000), (3000, 50_000), (1, 5), (2, 8), (0.5,), 15.0, 2)
+QUICK = Sizes(
+    seconds=10,
+    by_hand_rates=(1000, 4000),
+    our_rates=(4000, 50_000),
+    overlaps=(1, 5),
+    dims=(2, 8),
+    delays=(0.5,),
+    live_seconds=15.0,
+    kills=2,
+)
+
+#: Seconds of stream in a micro-batch, for both sides.
+BATCH = 2
 
 
 def run(quick: bool, folder: Path) -> Report:
@@ -107,6 +119,7 @@ class Bench:
             "window": "1 second",
             "slide": f"{1_000_000 // overlap} microseconds",
             "delay": DELAY,
+            "files_per_batch": BATCH,
             **options,
         }
 
@@ -122,7 +135,7 @@ class Bench:
         rows += [_rate_row("Penstock", r, d) for r, d in zip(self.sizes.our_rates, done_mine, strict=True)]
         self.report.tables.append(
             Table(
-                "Work for a second of stream (8 attributes, windows of 1 s by 0.2 s, batches of 1 s)",
+                f"Work for a second of stream (8 attributes, windows of 1 s by 0.2 s, batches of {BATCH} s)",
                 (
                     "who",
                     "tuples/s in the stream",
@@ -178,7 +191,7 @@ class Bench:
 
     def overlap(self) -> None:
         """More windows over the same stream."""
-        rate = self.sizes.by_hand_rates[0]
+        rate = self.sizes.by_hand_rates[1]
         fast = self.sizes.our_rates[1]
         theirs = self.session([self.file_run("by_hand", rate, overlap=n) for n in self.sizes.overlaps])
         mine = self.session(

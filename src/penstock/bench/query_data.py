@@ -54,7 +54,8 @@ def write_stream(
 def window_rows(folder: Path) -> dict[int, list[int]]:
     """The answers of a run: start of the window -> the numbers of its rows, sorted."""
     table = pq.ParquetDataset(folder).read(columns=["window_start", "row"])
-    starts = table["window_start"].cast(pa.int64()).to_numpy()
+    # Spark writes timestamps in nanoseconds, Penstock in microseconds.
+    starts = table["window_start"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     rows = table["row"].to_numpy()
     order = np.lexsort((rows, starts))
     distinct, first = np.unique(starts[order], return_index=True)

@@ -20,7 +20,7 @@ from penstock.core.journal import read
 from penstock.spark import session
 
 #: Micro-batches that only warm up; their rows and seconds do not count.
-WARM_UP = 3
+WARM_UP = 2
 
 
 def main(path: str) -> None:
