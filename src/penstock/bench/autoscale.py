@@ -25,7 +25,7 @@ from penstock.traffic import map2, poisson, read_trace
 
 Floats = NDArray[np.float64]
 
-WARM = 40.0
+WARM = 36.0
 SLOT = 2.0  # seconds of arrivals that are judged together
 
 #: Name in the tables -> method of the trial, idle time of Spark's own allocation.
@@ -58,7 +58,7 @@ class Outcome:
 def run(quick: bool, folder: Path) -> Report:
     """Run all ways, compare, check the goals."""
     report = Report("Autoscaling of a Spark query under bursts", "penstock bench autoscale")
-    seconds = 24.0 if quick else 40.0
+    seconds = 24.0 if quick else 36.0
     target = 6.0
     loads = make_loads(seconds)
     names = QUICK if quick else tuple(WAYS)
