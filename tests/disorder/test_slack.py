@@ -3,8 +3,6 @@
 import csv
 import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import PenstockError
+from penstock.core.data_folder import data_folder
 from penstock.disorder import (
     AdaptiveSlack,
     BatchStats,
@@ -25,7 +24,7 @@ from penstock.disorder import (
 
 ALL = [KSlack(), AdaptiveSlack(), AdaptiveSlack(law="linear"), FixedDelay("2 seconds"), InOrder()]
 STREAMS = st.lists(st.lists(st.integers(0, 10**7), max_size=12), max_size=8)
-DATA = Path(os.environ.get("PENSTOCK_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = data_folder()
 
 
 def drive(strategy, batches):

@@ -1,7 +1,5 @@
 import csv
 import gzip
-import os
-from pathlib import Path
 
 import numpy as np
 import oracles
@@ -11,9 +9,10 @@ from hypothesis import strategies as st
 from strategies import point_sets
 
 from penstock import PenstockError
+from penstock.core.data_folder import data_folder
 from penstock.preference import skyline
 
-DATA = Path(os.environ.get("PENSTOCK_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = data_folder()
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,6 +1,5 @@
 """How fast streams are generated and described, on one core, and whether they are what they claim to be."""
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.bench.report import Report, Table
+from penstock.core.data_folder import data_folder
 from penstock.core.errors import PenstockError
 from penstock.models import fit_map2
 from penstock.traffic import (
@@ -220,8 +220,7 @@ def _limit(found: Description) -> str:
 
 
 def _recorded(report: Report, folder: Path) -> None:
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    file = Path(os.environ.get("PENSTOCK_DATA", beside)) / "bc_paug89.csv.gz"
+    file = data_folder() / "bc_paug89.csv.gz"
     try:
         trace = read_trace(file, "ts_us", "us")
     except PenstockError:

@@ -5,7 +5,6 @@ They are not part of the repository: the folder is named by the environment vari
 """
 
 import gzip
-import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.data_folder import data_folder
 from penstock.core.errors import PenstockError, unknown
 from penstock.traffic import Shape, Shaped, map2
 
@@ -38,8 +38,7 @@ class RealTrace:
 
 def folder() -> Path | None:
     """Where the data is, or None."""
-    named = os.environ.get("PENSTOCK_DATA")
-    place = Path(named) if named else Path(__file__).parents[3].parent / "shared" / "data"
+    place = data_folder()
     return place if place.is_dir() else None
 
 
