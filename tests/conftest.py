@@ -4,5 +4,7 @@ import os
 
 from hypothesis import settings
 
-settings.register_profile("penstock", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True)
+settings.register_profile(
+    "penstock", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True
+)
 settings.load_profile("penstock")
