@@ -1,5 +1,6 @@
 """Operators of the flow benchmarks: light ones, and ones that cost a known time a row."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from penstock.dataflow.running import running_count, running_sum
 
 #: Rounds of the loop that stands for work: about 30 microseconds a row.
 ROUNDS = 18_000
+
+#: Seconds a row that the waiting operators wait.
+WAIT = 50e-6
 
 _ROW = {"key": "int64", "value": float}
 
@@ -62,6 +66,22 @@ def burn_alone(rows: Rows, state: Any, output: Any) -> None:
     """A heavy operator with one state: it cannot have replicas."""
     sums = running_sum(rows.slots, _work(rows["value"], ROUNDS), state["s"])
     output.emit({"s": sums[-1:]}, at=rows.positions[-1:])
+
+
+@operator(keys="key", state={"n": "int64"}, output=_ROW)
+def ask(rows: Rows, state: Any, output: Any) -> None:
+    """An operator by key that waits for a service, WAIT seconds a row, and hands every row on."""
+    running_count(rows.slots, state["n"])
+    time.sleep(WAIT * len(rows))
+    output.emit(rows.table)
+
+
+@operator(stateful=True, state={"n": "int64"}, output={"n": "int64"})
+def ask_alone(rows: Rows, state: Any, output: Any) -> None:
+    """The same with one state: it cannot have replicas."""
+    count = running_count(rows.slots, state["n"])
+    time.sleep(WAIT * len(rows))
+    output.emit({"n": count[-1:]}, at=rows.positions[-1:])
 
 
 @jit
