@@ -58,6 +58,7 @@ THRESHOLD = {"SYNT": (0.122, 49), "BC": (0.310, 49), "LM*": (2.4, 48)}
 #: Why claims differ where they do, by how the claim begins.
 REASONS = {
     "Fig. 3: with bursts": "At the lowest utilisation moments and correlations fix the response least; the fit there is on the safe side.",
+    "Headline: on SYNT and BC the MAP model with 2 windows": "BC with the tightest target: its largest burst comes within a minute of a release; a third, shorter window sees it coming.",
     "Table I:": "In the first interval after an abrupt change no model knows of it, and the tightest target leaves no room for that minute.",
     "Table II:": "The slowest 5 % of the tuples are those of the minute after an abrupt change, when no fitted model knows of it yet; our streams change more abruptly than a policy that looks once a minute can follow.",
     "Table III": "The changes of our synthetic stream are fewer.",
@@ -105,6 +106,9 @@ def _jobs(streams: list[str], seconds: float, scale: float) -> list[MeadRun]:
         if scale >= 0.3 or t == min(TABLE_1[s])
     ]
     jobs += [MeadRun(s, "threshold", 0.0, seconds) for s in streams]
+    near = [s for s in streams if s in ("SYNT", "BC")]
+    for table, share in ((TABLE_1, None), (TABLE_2, 0.95)) if scale >= 0.3 else ():
+        jobs += [MeadRun(s, "map", t, seconds, share, windows=3) for s in near for t in table[s]]
     if scale >= 0.3:
         jobs += [MeadRun(s, m, t, seconds, 0.95) for s in streams for t, ms in TABLE_2[s].items() for m in ms]
         jobs += [
@@ -175,12 +179,13 @@ def requirement(
     for stream in streams:
         for target, published in paper[stream].items():
             for model, (response, cpu) in published.items():
-                out = outs.get(MeadRun(stream, model, target, seconds, share))
-                if out is not None:
+                for windows in (2, 3) if model == "map" else (2,):
+                    out = outs.get(MeadRun(stream, model, target, seconds, share, windows=windows))
+                    if out is None:
+                        continue
                     verdict = "met" if out.met else "violated"
-                    rows.append(
-                        [stream, target, NAMES[model], response, out.figure, cpu, 100 * out.cpu, verdict]
-                    )
+                    name = NAMES[model] + (", 3 windows" if windows == 3 else "")
+                    rows.append([stream, target, name, response, out.figure, cpu, 100 * out.cpu, verdict])
     report.tables.append(
         Table(
             title,
@@ -195,7 +200,8 @@ def requirement(
                 "requirement",
             ),
             rows,
-            "CPU: mean share over the three operators. "
+            "CPU: mean share over the three operators. MAP/G/1 fits the last 50,000 and 25,000 gaps, as in the paper's experiments; with "
+            "3 windows also the last 12,500, as its section IV-C suggests. "
             + "; ".join(f"{s}: {STREAMS[s]}" for s in streams)
             + ".",
         )
@@ -254,11 +260,15 @@ def threshold(report: Report, streams: list[str], seconds: float, outs: dict[Any
 
 def headline(report: Report, outs: dict[Any, MeadOutcome]) -> None:
     """What must hold on SYNT and BC."""
-    ours = [o for r, o in outs.items() if r.model == "map" and r.windows == 2 and r.stream in ("SYNT", "BC")]
-    report.claim(
-        "Headline: on SYNT and BC the MAP model meets every requirement of Tables I and II", f"{len(ours)} of {len(ours)}",
-        str(sum(o.met for o in ours)), all(o.met for o in ours),
-    )  # fmt: skip
+    maps = [o for r, o in outs.items() if r.model == "map" and r.windows > 1 and r.stream in ("SYNT", "BC")]
+    for windows in (2, 3):
+        ours = [o for o in maps if o.run.windows == windows]
+        if ours:
+            report.claim(
+                f"Headline: on SYNT and BC the MAP model with {windows} windows meets every requirement of Tables I and II",
+                f"{len(ours)} of {len(ours)}", str(sum(o.met for o in ours)), all(o.met for o in ours),
+            )  # fmt: skip
+    ours = maps
     most = max(o.cpu for o in ours)
     report.claim(
         "Headline: with at most 65 % of the CPU on average", "at most 65 %", f"{most:.0%}", most <= 0.65
