@@ -2,7 +2,7 @@
 
 A flow with 100,000 keys works through files, one a micro-batch, as fast as it can; between batches replicas go
 2 -> 4 -> 3 -> 1 and pipelines are split and merged. The pause of a change is how much longer its batch took than the
-median of the batches around it without one. The opponent is Spark's own aggregation with RocksDB: when the query has
+median of the batches after it, which run under the same plan. The opponent is Spark's own aggregation with RocksDB: when the query has
 ended, its state is repartitioned by Spark's checkpoint manager and the query is started again; its pause runs from
 there to the end of the first batch, without a batch's usual duration.
 """
@@ -89,7 +89,7 @@ def _ours(bench: Bench, report: Report, tables: list[pa.Table]) -> list[float]:
     for batch, (name, _) in changes.items():
         if batch not in seconds:
             continue
-        near = [seconds[b] for b in range(batch - 3, batch + 4) if b in seconds and b != batch]
+        near = [seconds[b] for b in range(batch + 1, batch + EVERY) if b in seconds]
         change = next(p.change for p in profiles if p.batch == batch)
         pause = max(0.0, seconds[batch] - float(np.median(near)))
         pauses.append(pause)
