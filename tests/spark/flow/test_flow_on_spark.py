@@ -41,7 +41,7 @@ def last_counts(rows):
 
 
 def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(spark, tmp_path):
-    listed, tables = lines()
+    listed, tables = lines(3000, 6)
     flow = penstock.Flow("wordcount")
     wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
     journal = MemoryJournal()
@@ -159,7 +159,7 @@ DRIVER = """
 
 @pytest.mark.kill
 def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_path):
-    listed, tables = lines(4000, 6)
+    listed, tables = lines(2000, 4)
     (tmp_path / "in").mkdir()
     for number, table in enumerate(tables):
         pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
