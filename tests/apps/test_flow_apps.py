@@ -58,12 +58,18 @@ def cut(table, parts=8):
 
 
 def numbers(count, parts=8):
-    return [{"numbers": t} for t in cut(pa.table({"value": np.arange(count)}), parts)]
+    """Batches of the rate source: its two partitions hold every other number, one after the other."""
+    tables = cut(pa.table({"value": np.arange(count)}), parts)
+    return [
+        {"numbers": pa.concat_tables([t.take(np.arange(i, t.num_rows, 2)) for i in (0, 1)])} for t in tables
+    ]
 
 
 def test_word_count_equals_a_plain_count():
     graph = Graph("wordcount")
-    wordcount.build(graph.source("numbers", {"value": "int64"}).through(wordcount.write_lines)).sink("counts")
+    wordcount.build(
+        graph.source("numbers", {"value": "int64"}, time="value").through(wordcount.write_lines)
+    ).sink("counts")
     rows = play(graph, numbers(2000))["counts"]
     last = {r["word"]: r["count"] for r in rows}
     assert last == dict(wordcount.plain(wordcount.sentences(2000)))
@@ -72,7 +78,7 @@ def test_word_count_equals_a_plain_count():
 
 def test_bargains_equal_a_plain_loop():
     graph = Graph("finance")
-    source = graph.source("numbers", {"value": "int64"})
+    source = graph.source("numbers", {"value": "int64"}, time="value")
     finance.build(*[source.through(one) for one in finance.market(7)]).sink("bargains")
     rows = play(graph, numbers(3000))["bargains"]
     expected = finance.plain(*finance.synthetic_rows(3000, 7))
@@ -99,9 +105,9 @@ def test_bargains_of_two_sources_are_merged_by_time():
 
 def test_break_in_attempts_equal_a_plain_loop():
     graph = Graph("network")
-    network.build(graph.source("numbers", {"value": "int64"}).through(network.write_log), 2, 60).sink(
-        "attempts"
-    )
+    network.build(
+        graph.source("numbers", {"value": "int64"}, time="value").through(network.write_log), 2, 60
+    ).sink("attempts")
     rows = play(graph, numbers(6000))["attempts"]
     expected = network.plain(map(network.log_line, range(6000)), 2, 60)
     assert len(expected) > 100
@@ -110,9 +116,9 @@ def test_break_in_attempts_equal_a_plain_loop():
 
 def test_candlesticks_equal_a_plain_loop():
     graph = Graph("trading")
-    trading.build(graph.source("numbers", {"value": "int64"}).through(trading.market(2)), window=100).sink(
-        "candles"
-    )
+    trading.build(
+        graph.source("numbers", {"value": "int64"}, time="value").through(trading.market(2)), window=100
+    ).sink("candles")
     rows = play(graph, numbers(3000, 6))["candles"]
     expected = trading.plain(pa.table(trading.quotes_of(np.arange(3000), 2)).to_pylist(), window=100)
     assert len(expected) >= 6
@@ -121,7 +127,7 @@ def test_candlesticks_equal_a_plain_loop():
 
 def test_log_analysis_equals_a_plain_loop():
     graph = Graph("logs")
-    streams = logs.build(graph.source("numbers", {"value": "int64"}).through(logs.write_log))
+    streams = logs.build(graph.source("numbers", {"value": "int64"}, time="value").through(logs.write_log))
     for name, stream in zip(("components", "matches"), streams, strict=True):
         stream.sink(name)
     found = play(graph, numbers(3000))

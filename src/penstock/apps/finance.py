@@ -171,7 +171,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
                 for name in ("trades", "quotes")
             ]
         else:
-            source = made.source("numbers", numbers(spark, whole(options, "rate")))
+            source = made.source("numbers", numbers(spark, whole(options, "rate")), time="value")
             streams = [source.through(one) for one in market(symbols)]
         build(*streams).sink("bargains", kept)
         return made

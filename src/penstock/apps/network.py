@@ -181,7 +181,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
                 "lines", played(spark, pieces(pa.table({"line": data}), 2000), scratch / "lines")
             )
         else:
-            lines = made.source("numbers", numbers(spark, whole(options, "rate"))).through(write_log)
+            lines = made.source("numbers", numbers(spark, whole(options, "rate")), time="value").through(
+                write_log
+            )
         build(lines, least, window).sink("attempts", kept)
         return made
 

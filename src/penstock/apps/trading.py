@@ -199,7 +199,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             data.append(real(whole(options, "rows", 0)))
             quotes = made.source("quotes", played(spark, pieces(data[0], 20_000), scratch / "quotes"))
         else:
-            quotes = made.source("numbers", numbers(spark, whole(options, "rate"))).through(market(symbols))
+            quotes = made.source("numbers", numbers(spark, whole(options, "rate")), time="value").through(
+                market(symbols)
+            )
         build(quotes, window, degree).sink("candles", kept)
         return made
 
