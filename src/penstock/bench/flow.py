@@ -170,7 +170,7 @@ def _words(bench: Bench, report: Report, quick: bool) -> None:
             f"{wordcount.WORDS_A_LINE} words a line; Penstock writes the count after every word, as Joker's does.",
         )
     )
-    _goal(report, "Word count against transformWithState in Python", 2, ours["rate"] / python["rate"])
+    _goal(report, "Word count against transformWithState in Python", 10, ours["rate"] / python["rate"])
 
 
 def _bargains(bench: Bench, report: Report, quick: bool) -> None:
@@ -196,7 +196,7 @@ def _bargains(bench: Bench, report: Report, quick: bool) -> None:
             [("Penstock", ours["rate"]), ("transformWithState in Python", python["rate"])],
         )
     )
-    _goal(report, "Finance against transformWithState in Python", 2, ours["rate"] / python["rate"])
+    _goal(report, "Finance against transformWithState in Python", 10, ours["rate"] / python["rate"])
 
 
 def _layouts(bench: Bench, report: Report, quick: bool) -> None:
