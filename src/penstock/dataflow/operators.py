@@ -119,7 +119,7 @@ class Operator:
 
     def invoke(self, inputs: Any, state: Any, output: Any) -> None:
         """Process tuples: read ``inputs``, read and change ``state``, give rows to ``output``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must write invoke(self, inputs, state, output).")
 
     def shutdown(self) -> None:
         """Called when the process will not use the operator any more."""

@@ -11,6 +11,7 @@ from penstock.dataflow.invoke import event_times
 from penstock.dataflow.keys import group_of
 from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.rows import Chunk, joined
+from penstock.spark.arrow_batches import gathered
 from penstock.spark.flow.lifecycle import partition_id
 from penstock.spark.flow.messages import Message, batch_of, messages_of, unpack
 from penstock.spark.flow.worker import Job, Worker, addressed
@@ -143,18 +144,3 @@ class LevelTask:
                 "delayed": delayed,
             }
         )
-
-
-def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer, larger batches."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            size += batch.num_rows
-        if size >= rows:
-            yield pa.concat_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_batches(held)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from penstock.disorder import BatchStats, partition_stats
+from penstock.spark.arrow_batches import gathered
 from penstock.spark.query.rows import LATEST_US, Times, check_rows
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
@@ -196,21 +197,6 @@ def message(worker: int, kind: str, source: int, number: int, payload: bytes) ->
         ],
         names=["worker", "kind", "source", "number", "payload"],
     )
-
-
-def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer, larger batches."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            size += batch.num_rows
-        if size >= rows:
-            yield pa.concat_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_batches(held)
 
 
 def _rank(index: NDArray[np.int64], groups: int) -> NDArray[np.int64]:

@@ -17,9 +17,10 @@ from penstock.preference.panes import PaneModel
 from penstock.preference.preference import Preference
 from penstock.preference.sliding import LiveSet
 from penstock.preference.two_stacks import TwoStacks
+from penstock.spark.arrow_batches import gathered
 from penstock.spark.query.live_stage import by_dominance
 from penstock.spark.query.pane_stage import Rowset, by_pane
-from penstock.spark.query.routing import MESSAGE_SCHEMA, gathered, message, pack
+from penstock.spark.query.routing import MESSAGE_SCHEMA, message, pack
 from penstock.spark.query.rows import check_rows, time_array
 from penstock.spark.query.window_output import result_schema
 
