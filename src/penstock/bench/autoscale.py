@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.bench.report import Report, Table
+from penstock.bench.report import Report, Table, announce
 from penstock.core.data_folder import data_folder
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
@@ -69,6 +69,7 @@ def run(quick: bool, folder: Path) -> Report:
         np.save(work / "arrivals.npy", loads.arrivals)
         with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
             for name in names:
+                announce(f"{name}: {loads.arrivals[-1]:.0f} s of load")
                 trial = _trial(name, cluster.master, work, target)
                 found, curve = _measure(name, trial, loads)
                 outcomes += found

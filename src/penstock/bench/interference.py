@@ -1,7 +1,7 @@
 """An attached query beside another load on the same machine (Elastic-PPQ 5.4): is the target kept, and by using more?
 
-The other load is one spinning process for every second core, from the end of the warm-up on. ``stress-ng`` is what the paper
-uses; plain processes take the same cores and are on every machine.
+The other load is ``stress-ng`` on every second core, as in the paper, from the end of the warm-up on; where it is not
+installed, plain processes that spin take the same cores.
 """
 
 import os
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.bench import autoscale
-from penstock.bench.report import Report, Table
+from penstock.bench.report import Report, Table, announce
 from penstock.spark.cluster import LocalCluster
 
 TARGET = 6.0
@@ -36,6 +36,7 @@ def run(quick: bool, folder: Path) -> Report:
         np.save(work / "arrivals.npy", loads.arrivals)
         with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
             for name, cores in (("alone", 0), ("half the cores taken", max(1, (os.cpu_count() or 2) // 2))):
+                announce(f"{name}: {loads.arrivals[-1]:.0f} s of load")
                 trial = autoscale._trial("BatchMpc", cluster.master, work, TARGET)
                 # Rows that compute: waiting would not notice the other load.
                 own = replace(trial, folder=str(work / name.replace(" ", "-")), row_cpu=6e-4, row_wait=0.0)
@@ -50,7 +51,8 @@ def run(quick: bool, folder: Path) -> Report:
             loads.names[0],
             columns,
             rows,
-            f"Target {TARGET:g} s; policy BatchMpc, 1 to 4 executors of half a core.",
+            f"Target {TARGET:g} s; policy BatchMpc, 1 to 4 executors of half a core. The other load: "
+            f"{' '.join(Path(word).name if i == 0 else word for i, word in enumerate(commands(1)[0]))}.",
         )
     )
     alone, beside = found["alone"], found["half the cores taken"]
@@ -75,9 +77,7 @@ def spinning(cores: int, after: float) -> Iterator[None]:
 
     def begin() -> None:
         if not over.wait(after):
-            processes.extend(
-                subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)
-            )
+            processes.extend(subprocess.Popen(command) for command in commands(cores))
 
     thread = threading.Thread(target=begin, daemon=True)
     thread.start()
@@ -87,6 +87,14 @@ def spinning(cores: int, after: float) -> Iterator[None]:
         over.set()
         thread.join()
         for process in processes:
-            process.kill()
+            process.terminate()
             process.wait()
         time.sleep(0.1)
+
+
+def commands(cores: int) -> list[list[str]]:
+    """What keeps so many cores busy."""
+    stress = shutil.which("stress-ng")
+    if stress is None:
+        return [[sys.executable, "-c", "while True: pass"]] * cores
+    return [[stress, "--cpu", str(cores), "--cpu-method", "matrixprod", "--quiet"]] if cores else []

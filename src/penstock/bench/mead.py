@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.bench.autoscale import row_delays
-from penstock.bench.report import Report, Table
+from penstock.bench.report import Report, Table, announce
 from penstock.core.data_folder import data_file
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
@@ -69,6 +69,7 @@ def run(quick: bool, folder: Path) -> Report:
             plan = [("static", max(targets)), ("threshold", max(targets))]
             plan += [(model, target) for target in targets for model in ("mg1", "gig1", "map")]
             for method, target in plan:
+                announce(f"{NAMES[method]}, target {target:g} s: {arrivals[-1]:.0f} s of load")
                 outcomes.append(_measure(cluster.master, method, target, work, arrivals))
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.bench import query_flights, query_kills
 from penstock.bench.query_data import window_rows, write_stream
 from penstock.bench.query_plots import plot_growth, plot_rates
-from penstock.bench.report import Report, Table
+from penstock.bench.report import Report, Table, announce
 
 DELAY = "1 second"
 GOAL_RATE = 100_000
@@ -79,8 +79,11 @@ def run(quick: bool, folder: Path) -> Report:
             bench.plain_windows,
             bench.in_order,
         ):
+            announce(f"{part.__name__.replace('_', ' ')}: {(part.__doc__ or '').splitlines()[0]}")
             part()
+        announce("flights: a recorded stream that is out of order")
         query_flights.add(report, bench.session)
+        announce(f"kills: {sizes.kills} random kills of the driver")
         query_kills.add(report, Path(scratch), sizes.kills)
     return report
 

@@ -5,6 +5,7 @@ One value serves the terminal, ``--json`` and the pages under ``docs/results``.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,13 @@ class Report:
             )
         for plot in self.plots:
             console.print(f"plot: {plot}")
+
+
+def announce(text: str) -> None:
+    """Tell on the terminal what a long benchmark is about to do; standard output stays for the results."""
+    Console(stderr=True, soft_wrap=True).print(
+        f"{datetime.now():%H:%M:%S}  {text}", style="dim", markup=False
+    )
 
 
 def _verdict(claim: Claim) -> str:
