@@ -19,6 +19,7 @@ from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
 from penstock.spark.checkpoint import Checkpoint, local_path, make_folder
 from penstock.spark.flow.control import Control
+from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
@@ -64,6 +65,7 @@ class Flow(Graph):
         dead_letter: str | Path | None = None,
         dry_run: bool = False,
         rebalance: bool = False,
+        cpu: Mapping[str, float] | None = None,
         plain: bool = False,
         name: str | None = None,
     ) -> FlowRun:
@@ -85,6 +87,10 @@ class Flow(Graph):
             Replicas to start with, by region; one each by default. A checkpoint's own plan wins.
         rebalance
             Move hot key groups to other replicas when the replicas stay uneven.
+        cpu
+            The share of one core that each replica of a region may use, by region: a quota in a control group of Linux,
+            held wherever the region's tasks land on this host. ``{"count": 0.4}`` is 40 %; ``{}`` makes groups without
+            limits, for a policy that sets them.
         plain
             Do without profile, journal and control: the yardstick for what being elastic costs.
         dead_letter
@@ -96,20 +102,24 @@ class Flow(Graph):
             raise PenstockError(f"A flow can have 1 to 65536 key groups, not {groups}.")
         first = Plan.first(definition.regions, groups, replicas)
         held = Checkpoint(checkpoint, definition.identity(groups))
+        quotas: FlowCpu | None = None
         try:
+            quotas = None if cpu is None else FlowCpu(definition.regions, cpu)
             folders = self._folders(held, output, dead_letter)
             book = (
                 journal
                 if isinstance(journal, Journal)
                 else FileJournal(journal or held.folder / "journal.jsonl")
             )
-            program = FlowProgram(definition, first, folders, str(held.state_folder))
+            program = FlowProgram(definition, first, folders, str(held.state_folder), quotas)
             run = FlowRun(program, held, spark or frame.sparkSession, book)
             run.control = Control(program, book, policy, guards, period, dry_run, rebalance)
             if not plain:
                 program.listen(run.control)
             start(program, frame, run, trigger=trigger, available_now=available_now, name=name or self.name)
         except BaseException:
+            if quotas is not None:
+                quotas.close()
             held.close()
             raise
         return run

@@ -72,7 +72,10 @@ class FlowPlant:
         refused: list[tuple[Change, str]] = []
         for change in decision.changes:
             try:
-                self._program.change(**self._wanted(change))
+                if change.knob is Knob.CPU_SHARE:
+                    self._program.limit({change.where.split("/")[0]: change.number})
+                else:
+                    self._program.change(**self._wanted(change))
                 made.append(change)
             except PenstockError as error:
                 refused.append((change, str(error)))
@@ -133,8 +136,17 @@ class FlowPlant:
             worker_utilisation=tuple(min(1.0, s) for s in shares),
             operators=tuple(self._operator(n, profiles, cpu) for n in pipeline.operators),
             keys=self._keys(region, profiles),
+            cpu_share=self._cpu(region),
             last_change=self._last(profiles),
         )
+
+    def _cpu(self, region: Region) -> Capacity | None:
+        """The share of a core that each replica may use, where the flow has control groups and the region tasks."""
+        cpu = self._program.cpu
+        if cpu is None or region.kind == "stateless":
+            return None
+        share = cpu.share(region.name)
+        return Capacity.steady(1.0 if share is None else share)
 
     def _operator(self, name: str, profiles: Sequence[Profile], cpu: float) -> OperatorObservation:
         own = [p.operators[name] for p in profiles if name in p.operators]

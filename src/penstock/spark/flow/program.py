@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from penstock.core.errors import PenstockError
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
 from penstock.spark.checkpoint import Publication
+from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import Profile, profile_of
@@ -28,11 +30,19 @@ Listener = Callable[[Profile], None]
 class FlowProgram:
     """Runs a flow's micro-batches and takes changes of its plan in between."""
 
-    def __init__(self, definition: Definition, first: Plan, folders: Folders, state_folder: str) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        first: Plan,
+        folders: Folders,
+        state_folder: str,
+        cpu: FlowCpu | None = None,
+    ) -> None:
         self.definition = definition
         self.folders = folders
         self._first = first
-        self._stepper = Stepper(definition, state_folder, folders, uuid.uuid4().hex)
+        self._stepper = Stepper(definition, state_folder, folders, uuid.uuid4().hex, cpu)
+        self.cpu = cpu
         self._lock = threading.Lock()
         self._pending: list[Mapping[str, Any]] = []
         self._listeners: list[Listener] = []
@@ -63,6 +73,14 @@ class FlowProgram:
             self._pending.append(changes)
             self._asked = self._asked or time.time()
         return wanted
+
+    def limit(self, shares: Mapping[str, float]) -> None:
+        """Set CPU shares of regions from now on."""
+        if self.cpu is None:
+            raise PenstockError(
+                "This flow has no control groups; start it with cpu={...}, or cpu={} for none at first."
+            )
+        self.cpu.set(shares)
 
     @property
     def wanted(self) -> Plan:
@@ -141,6 +159,8 @@ class FlowProgram:
 
     def close(self) -> None:
         """The run has ended."""
+        if self.cpu is not None:
+            self.cpu.close()
 
     def hand_over(self, state: FlowState) -> None:
         """Give the rows of a committed batch to the sinks that are functions."""

@@ -59,13 +59,17 @@ class FlowRun(MicroBatchRun):
         pipelines: Mapping[str, tuple[int, ...]] | None = None,
         routing: Mapping[str, tuple[int, ...]] | None = None,
         overlap: Mapping[str, bool] | None = None,
+        cpu: Mapping[str, float] | None = None,
     ) -> Plan:
         """Change the plan from the next micro-batch on; regions go by their name or one of their operators' names.
 
         ``replicas={"count": 4}`` rescales, ``pipelines={"count": (0, 2)}`` splits a region before its third operator,
         ``overlap={"total": True}`` lets a region work one batch behind what is before it, ``routing`` gives the replica
-        of every key group. The plan to come is given back.
+        of every key group. ``cpu={"count": 0.4}`` sets the CPU share of each replica, at once, in a flow that was started
+        with ``cpu=``. The plan to come is given back.
         """
+        if cpu:
+            self._flow.limit(cpu)
         given = {"replicas": replicas, "pipelines": pipelines, "routing": routing, "overlap": overlap}
         return self._flow.change(**{k: v for k, v in given.items() if v})
 

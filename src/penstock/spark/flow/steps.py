@@ -18,6 +18,7 @@ from penstock.core.errors import PenstockError
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.wiring import Wiring
 from penstock.spark.checkpoint import Publication
+from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState, Owed
 from penstock.spark.flow.messages import REPORT, SCHEMA
@@ -57,6 +58,7 @@ class Stepper:
     folder: str
     folders: Folders
     run: str
+    cpu: FlowCpu | None = None
 
     def step(
         self, spark: SparkSession, parts: Iterable[Part], state: FlowState, prefix: str, before: Plan
@@ -102,6 +104,7 @@ class Stepper:
             {name: region.routing for name, region in before.regions.items()},
             self.run,
             part.batch,
+            {} if self.cpu is None else self.cpu.groups(definition.wiring(part.plan).layout),
         )
         first = 1
         if part.frame is not None:

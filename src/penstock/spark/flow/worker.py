@@ -16,6 +16,8 @@ from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.rows import Chunk
 from penstock.dataflow.wiring import Send, Wiring
+from penstock.spark.actuators.cpu_share import join
+from penstock.spark.flow.cpu import FREE
 from penstock.spark.flow.lifecycle import ready
 from penstock.spark.flow.messages import REPORT, Message, batch_of, pack, report
 from penstock.spark.flow.state_store import OperatorState, TaskStore
@@ -39,6 +41,8 @@ class Job:
     before: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     run: str = ""
     batch: int = 0
+    #: Control groups of the tasks: pipeline -> folder, and that of tasks without a quota; empty where there are none.
+    cpu: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def levels(self) -> int:
@@ -50,6 +54,8 @@ class Worker:
     """One task at work: an executor, the messages it makes, what it has to tell."""
 
     def __init__(self, job: Job, level: int, origin: int, pipeline: Pipeline | None, replica: int) -> None:
+        if job.cpu:
+            join(job.cpu.get(pipeline.name if pipeline else FREE, job.cpu[FREE]))
         self.job, self.level, self.origin = job, level, origin
         self.messages: list[Message] = []
         self.later: list[Message] = []

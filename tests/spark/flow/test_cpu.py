@@ -1,0 +1,157 @@
+"""CPU shares of pipelines on the real kernel: the quota goes with the pipeline, not with the process."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
+from penstock.dataflow.plan import Plan
+from penstock.spark.actuators import cpu_share
+from penstock.spark.actuators.cgroup import find_hierarchy
+from penstock.spark.flow.cpu import FREE, FlowCpu
+from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.feeds import played
+from penstock.spark.flow.in_process import start_in_process
+from penstock.spark.flow.plant import FlowPlant
+
+ABILITY = cpu_share.probe()
+pytestmark = pytest.mark.skipif(
+    not ABILITY.works, reason=f"no CPU quotas here: {ABILITY.found} {ABILITY.how}"
+)
+
+TOLD = {"key": "int64", "where": str, "pid": "int64"}
+
+
+def spin(seconds):
+    """Use up CPU time, however long that takes."""
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def own_group():
+    """The last part of the CPU group of this process."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "cpu" in controllers.split(","):
+            return path.rsplit("/", 1)[-1]
+    return ""
+
+
+def told(rows):
+    return {
+        "key": rows.column("key"),
+        "where": [own_group()] * len(rows),
+        "pid": np.full(len(rows), os.getpid()),
+    }
+
+
+@penstock.operator(keys="key", state={"n": "int64"}, output=TOLD)
+def limited(rows, state, output):
+    spin(0.15)
+    output.emit(told(rows))
+
+
+@penstock.operator(stateful=True, state={"n": "int64"}, output=TOLD)
+def unlimited(rows, state, output):
+    spin(0.15)
+    output.emit(told(rows))
+
+
+def two_branches(stream=None):
+    flow = penstock.Flow("shares")
+    rows = flow.source("rows", {"key": "int64"} if stream is None else stream)
+    rows.through(limited).sink("limited")
+    rows.through(unlimited).sink("unlimited")
+    return flow
+
+
+def left_behind():
+    return [p for p in find_hierarchy().base.glob(f"run-{os.getpid()}-*") if p.is_dir()]
+
+
+@pytest.mark.spark
+def test_a_quota_holds_wherever_the_task_lands_and_others_are_not_held_back(spark, tmp_path):
+    tables = [pa.table({"key": np.arange(64)})] * 3
+    flow = two_branches(played(spark, tables, tmp_path / "in"))
+    run = flow.start(
+        spark,
+        checkpoint=tmp_path / "ck",
+        output=tmp_path / "out",
+        available_now=True,
+        replicas={"limited": 2},
+        cpu={"limited": 0.2},
+    )
+    profiles, held_back = [], []
+
+    def watch(profile):
+        profiles.append(profile)
+        held_back.append(run._flow.cpu.throttled())
+
+    run.listen(watch)
+    run.await_termination()
+    seen = {}
+    for sink in ("limited", "unlimited"):
+        files = sorted((tmp_path / "out" / sink).glob("*.parquet"))
+        seen[sink] = pa.concat_tables([pq.read_table(f) for f in files])
+    groups = {sink: set(table["where"].to_pylist()) for sink, table in seen.items()}
+    assert len(groups["limited"]) == len(groups["unlimited"]) == 1
+    assert groups["limited"] != groups["unlimited"]
+    # Workers have run both, so the quota went with the pipeline.
+    pids = {sink: set(table["pid"].to_pylist()) for sink, table in seen.items()}
+    assert pids["limited"] & pids["unlimited"]
+    work = profiles[-1].pipelines["limited/0"]
+    assert sum(work.cpu) >= 0.3
+    # Two replicas together may use 0.4 cores; a period of the kernel may be used up at each end.
+    assert max(work.seconds) >= 0.3 / 0.4 - 0.15
+    assert held_back[-1]["limited/0"] > 0.1
+    assert held_back[-1][FREE] == 0
+    assert left_behind() == []
+
+
+def test_shares_follow_replicas_and_changes_and_groups_go_with_the_run():
+    definition = Definition(two_branches())
+    plan = definition.regions
+    cpu = FlowCpu(plan, {"limited": 0.4})
+    other = FlowCpu(plan, {"unlimited": 0.5})
+    two = Plan.first(plan, 16, {"limited": 2})
+    groups = cpu.groups(definition.wiring(two).layout)
+    assert set(groups) == {FREE, "limited/0"}
+    assert cpu._cpu.shares == pytest.approx({Path(groups["limited/0"]).name: 0.8})
+    cpu.set({"limited": 0.3})
+    assert list(cpu._cpu.shares.values()) == pytest.approx([0.6])
+    theirs = other.groups(definition.wiring(two).layout)
+    cpu.close()
+    assert not Path(groups["limited/0"]).exists()
+    assert Path(theirs["unlimited/0"]).exists()
+    other.close()
+    assert left_behind() == []
+
+
+def test_wrong_shares_are_refused_in_a_sentence_and_leave_nothing():
+    regions = Definition(two_branches()).regions
+    with pytest.raises(penstock.PenstockError, match="'limited' must be above 0, not 0"):
+        FlowCpu(regions, {"limited": 0})
+    with pytest.raises(penstock.PenstockError, match="'nobody'"):
+        FlowCpu(regions, {"nobody": 0.5})
+    assert left_behind() == []
+
+
+def test_a_policy_may_turn_the_share_where_the_flow_has_groups(tmp_path):
+    run = start_in_process(two_branches(), tmp_path)
+    plant = FlowPlant(run._flow, limit=2)
+    change = Change(Knob.CPU_SHARE, "limited/0", 0.55)
+    assert "no control groups" in plant.apply(Decision((change,))).refused[0][1]
+    run._flow.cpu = FlowCpu(run.regions, {})
+    assert plant.observe().stage("limited/0").cpu_share.observed == 1.0
+    assert plant.apply(Decision((change,))).changes == (change,)
+    assert plant.observe().stage("limited/0").cpu_share.observed == 0.55
+    run.finish()
+    assert left_behind() == []
