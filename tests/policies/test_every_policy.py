@@ -33,7 +33,8 @@ POLICIES = [
     Mead("mg1", least=200, interval=9.0, replicas=(1, 2), percentile=0.95),
     Mead("gig1", least=200, interval=9.0),
     Mead("mg1", least=200, interval=9.0, knob=Knob.EXECUTORS, replicas=(1, 2, 3)),
-    Mpc("latency", waiting="microbatch", knob=Knob.EXECUTORS),
+    Mpc("latency", waiting="microbatch", margin=1.0, steep=3.0, knob=Knob.EXECUTORS),
+    Mpc("latency", waiting="microbatch-map", knob=Knob.EXECUTORS),
 ]
 
 

@@ -19,7 +19,7 @@ from penstock.models import fit_map2
 from penstock.policies import Mpc
 from penstock.policies.mpc_model import Grid, Load, Weights, response, stage_costs
 from penstock.policies.search import exhaustive, shortest_path
-from penstock.policies.waiting import _GRID, BurstWait, KingmanWait, burst_wait
+from penstock.policies.waiting import GRID, BurstWait, KingmanWait, burst_wait
 
 LAST = LastValue()
 FREQUENCIES = tuple(round(1.2 + 0.1 * i, 1) for i in range(9))
@@ -200,7 +200,7 @@ def test_a_burst_table_is_the_queue_it_was_made_from():
     service = Erlang(2, 1.0)
     rhos = np.linspace(0.05, 0.98, 40)
     arrivals = fit_map2(1.0, dispersion=50.0)
-    table = BurstWait(_GRID, tuple(MapPh1(arrivals.scaled(r), service).mean_wait for r in _GRID))
+    table = BurstWait(GRID, tuple(MapPh1(arrivals.scaled(r), service).mean_wait for r in GRID))
     exact = [MapPh1(arrivals.scaled(r), service).mean_wait for r in rhos]
     assert np.allclose(table(rhos), exact, rtol=0.1)
     assert np.isinf(table(np.array([1.0]))[0])
@@ -243,7 +243,7 @@ def test_a_backlog_is_worked_off_when_asked():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"objective": "speed"}, {"cost": "money"}, {"waiting": "guess"}, {"horizon": 0}, {"workers": (3, 1)}, {"cost": "power"},
+    [{"objective": "speed"}, {"cost": "money"}, {"margin": -1.0}, {"steep": 0.0}, {"waiting": "guess"}, {"horizon": 0}, {"workers": (3, 1)}, {"cost": "power"},
      {"speeds": (1.0,), "voltages": (1.0, 2.0)}, {"target": 0.0}, {"knob": Knob.EXECUTORS, "stages": ("a", "b")}],
 )  # fmt: skip
 def test_impossible_parameters_are_refused(wrong):
@@ -278,7 +278,8 @@ def spark_like(rate=1000.0, executors=2, dispersion=60.0, latency=float("nan")):
     )
 
 
-def test_on_micro_batches_kingman_is_blind_and_the_micro_batch_model_sees_the_trigger():
+@pytest.mark.parametrize("waiting", ["microbatch", "microbatch-map"])
+def test_on_micro_batches_kingman_is_blind_and_the_micro_batch_model_sees_the_trigger(waiting):
     options = {
         "objective": "latency",
         "target": 1.2,
@@ -287,7 +288,7 @@ def test_on_micro_batches_kingman_is_blind_and_the_micro_batch_model_sees_the_tr
         "forecaster": LAST,
     }
     blind = first(Mpc(**options), spark_like())
-    aware = first(Mpc(**options, waiting="microbatch"), spark_like())
+    aware = first(Mpc(**options, waiting=waiting), spark_like())
     assert blind.predicted[Metric.LATENCY_MEAN] < 0.1
     assert 0.7 < aware.predicted[Metric.LATENCY_MEAN] <= 1.25  # the cost is soft around the target
     assert aware.number(Knob.EXECUTORS, "", 2) > blind.number(Knob.EXECUTORS, "", 2)
@@ -295,7 +296,7 @@ def test_on_micro_batches_kingman_is_blind_and_the_micro_batch_model_sees_the_tr
 
 def test_the_micro_batch_table_is_the_model():
     from penstock.models import MicroBatch, fit_kpc
-    from penstock.policies.waiting import BatchSetting, batch_response
+    from penstock.policies.batch_waiting import BatchSetting, batch_response
 
     gaps = spark_like().stages[0].interarrivals
     table = batch_response(gaps, BatchSetting(1.0, 0.2, 0.002, 1000.0), (0.5, 1.0))
@@ -315,7 +316,7 @@ def test_a_percentile_on_micro_batches_needs_more_than_the_mean():
         "switching": 0.0,
         "knob": Knob.EXECUTORS,
         "forecaster": LAST,
-        "waiting": "microbatch",
+        "waiting": "microbatch-map",
     }
     mean = first(Mpc(**options), spark_like()).number(Knob.EXECUTORS, "", 2)
     upper = first(Mpc(**options, percentile=0.95), spark_like()).number(Knob.EXECUTORS, "", 2)

@@ -35,9 +35,9 @@ WAYS: dict[str, tuple[str, str]] = {
     "Spark dynamic allocation": ("dynamic", "60s"),
     "Spark dynamic allocation, idle 1 s": ("dynamic", "1s"),
     "Threshold": ("threshold", ""),
-    "BatchMpc": ("batchmpc", ""),
+    "Mpc": ("mpc", ""),
 }
-QUICK = ("static maximum (4)", "BatchMpc")
+QUICK = ("static maximum (4)", "Mpc")
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,9 @@ def _table(load: str, outcomes: list[Outcome], target: float) -> Table:
 def _claims(report: Report, outcomes: list[Outcome], target: float) -> None:
     for load in dict.fromkeys(o.load for o in outcomes):
         by = {o.way: o for o in outcomes if o.load == load}
-        most, ours = by["static maximum (4)"], by["BatchMpc"]
+        most, ours = by["static maximum (4)"], by["Mpc"]
         report.claim(
-            f"{load}: BatchMpc meets the target",
+            f"{load}: Mpc meets the target",
             f"P95 at most {target:g} s",
             f"{ours.p95:.2f} s",
             ours.p95 <= target,

@@ -37,7 +37,7 @@ def run(quick: bool, folder: Path) -> Report:
         with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
             for name, cores in (("alone", 0), ("half the cores taken", max(1, (os.cpu_count() or 2) // 2))):
                 announce(f"{name}: {loads.arrivals[-1]:.0f} s of load")
-                trial = autoscale._trial("BatchMpc", cluster.master, work, TARGET)
+                trial = autoscale._trial("Mpc", cluster.master, work, TARGET)
                 # Rows that compute: waiting would not notice the other load.
                 own = replace(trial, folder=str(work / name.replace(" ", "-")), row_cpu=6e-4, row_wait=0.0)
                 with spinning(cores, after=autoscale.WARM):
@@ -51,7 +51,7 @@ def run(quick: bool, folder: Path) -> Report:
             loads.names[0],
             columns,
             rows,
-            f"Target {TARGET:g} s; policy BatchMpc, 1 to 4 executors of half a core. The other load: "
+            f"Target {TARGET:g} s; policy Mpc, 1 to 4 executors of half a core. The other load: "
             f"{' '.join(Path(word).name if i == 0 else word for i, word in enumerate(commands(1)[0]))}.",
         )
     )

@@ -1,44 +1,19 @@
 """Model-predictive control of replicas and CPU speed (MPC 2-4)."""
 
-from dataclasses import dataclass, field, replace
-from math import inf, isfinite, isnan, nan
+from dataclasses import dataclass, field
+from math import isfinite, isnan, nan
 from typing import Any
 
-import numpy as np
-
-from penstock.core.capacity import Capacity, Knob
+from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
-from penstock.forecast import Forecaster, HoltWinters, trajectory
+from penstock.forecast import Forecaster, HoltWinters
 from penstock.policies import rebalance
 from penstock.policies.mpc_model import Grid, Load, Weights, response, stage_costs, utilisation
+from penstock.policies.mpc_outlook import Outlook, StageMemory, speed_capacity
 from penstock.policies.search import Found, shortest_path
-from penstock.policies.waiting import (
-    BatchResponse,
-    BatchSetting,
-    BurstWait,
-    KingmanWait,
-    Wait,
-    batch_response,
-    burst_wait,
-)
-
-#: A measured wait over a predicted one beyond these tells of a backlog, not of the model.
-_LEAST, _MOST = 0.05, 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class StageMemory:
-    """Per stage: the forecaster's state, the last forecast load, the last three correction factors, the fitted waits."""
-
-    forecast: Any
-    expected: Load | None = None
-    ratios: tuple[float, ...] = ()
-    bursts: BurstWait | BatchResponse | None = None
-    fitted_at: float = -inf
-    fitted_rate: float = nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +37,11 @@ class Mpc:
     rebalance: also give a new routing of keys when replicas change or are uneven.
 
     Beyond the paper: several ``stages`` are optimised jointly under one ``budget`` of replicas (latency is then the sum
-    over them); ``waiting="map"`` takes waiting times from a Markovian arrival process fitted to the observed
-    inter-arrival times every ``refit`` seconds instead of Kingman's formula, ``waiting="microbatch"`` response times from the
-    micro-batch model (for plants that tell their trigger), and with either the target may be a ``percentile``; ``drain`` plans
-    to work a backlog off within so many seconds.
+    over them). ``waiting="map"`` takes waiting times from a Markovian arrival process fitted to the observed
+    inter-arrival times every ``refit`` seconds instead of Kingman's formula; ``"microbatch"`` takes response times from the
+    micro-batch model (for plants that tell their trigger), ``"microbatch-map"`` the same under a fitted process; with
+    any of them the target may be a ``percentile``. ``margin`` plans for so many standard deviations of recent forecast errors above
+    the forecast, ``drain`` to work a backlog off within so many seconds; ``steep`` above 1 sharpens the latency cost.
     """
 
     objective: str = "throughput"
@@ -87,6 +63,8 @@ class Mpc:
     percentile: float | None = None
     refit: float = 60.0
     drain: float | None = None
+    margin: float = 0.0
+    steep: float = 1.0
     rebalance: bool = True
     forecaster: Forecaster[Any] = field(default_factory=HoltWinters)
     name: str = "Mpc"
@@ -95,7 +73,7 @@ class Mpc:
         for value, known, what in (
             (self.objective, ("throughput", "latency"), "objective"),
             (self.cost, ("cores", "power"), "cost"),
-            (self.waiting, ("kingman", "map", "microbatch"), "waiting"),
+            (self.waiting, ("kingman", "map", "microbatch", "microbatch-map"), "waiting"),
         ):
             if value not in known:
                 raise PenstockError(f"Mpc does not know the {what} '{value}'; choose {' or '.join(known)}.")
@@ -105,9 +83,11 @@ class Mpc:
             or self.beta < 0
             or self.target <= 0
             or (self.alpha or 1) <= 0
+            or self.margin < 0
+            or self.steep <= 0
         ):
             raise PenstockError(
-                "Mpc needs horizon >= 1, switching >= 0, beta >= 0, target > 0 and alpha > 0."
+                "Mpc needs horizon >= 1; switching, beta and margin of at least 0; target, alpha and steep above 0."
             )
         if not 1 <= self.workers[0] <= self.workers[1]:
             raise PenstockError(
@@ -123,9 +103,9 @@ class Mpc:
             )
         if self.percentile is not None and (self.waiting == "kingman" or not 0 < self.percentile < 1):
             raise PenstockError(
-                "Mpc needs waiting map or microbatch for a percentile between 0 and 1; Kingman gives means only."
+                "Mpc needs waiting map, microbatch or microbatch-map for a percentile between 0 and 1; Kingman gives means only."
             )
-        if self.waiting == "microbatch" and self.speeds and self.speed_knob is not Knob.CPU_SHARE:
+        if self.waiting.startswith("microbatch") and self.speeds and self.speed_knob is not Knob.CPU_SHARE:
             raise PenstockError(
                 "Mpc on micro-batches knows CPU shares as speeds; give speed_knob=Knob.CPU_SHARE."
             )
@@ -138,101 +118,35 @@ class Mpc:
 
     def step(self, state: MpcState, observation: Observation) -> tuple[MpcState, Decision]:
         """Forecast, search, and answer with the first configuration of the best trajectory."""
-        names = self.stages or tuple(s.name for s in observation.stages[:1])
-        stages = [s for s in observation.stages if s.name in names]
-        memory = dict(state.stages)
+        stages, outlook, memory = self._controlled(observation), self._outlook(), dict(state.stages)
         loads = []
         for stage in stages:
-            memory[stage.name], load = self._look(memory.get(stage.name), stage, observation)
+            memory[stage.name], load = outlook.look(memory.get(stage.name), stage, observation)
             loads += [load] if load is not None else []
         after = MpcState(tuple(memory.items()))
-        if not loads or len(loads) < len(names):
+        if not loads or len(loads) < max(1, len(self.stages)):
             return after, Decision.keep("arrival rate or service time of a stage is not known yet")
         return after, self._optimise(observation, stages, loads)
 
-    # -- what is known of a stage
+    def _controlled(self, observation: Observation) -> list[StageObservation]:
+        """The named stages; else the first one, or the busiest of those that share the executors."""
+        if self.stages:
+            return [s for s in observation.stages if s.name in self.stages]
+        if self.knob is not Knob.EXECUTORS:
+            return list(observation.stages[:1])
+        return sorted(observation.stages, key=lambda s: 0.0 if isnan(s.utilisation) else -s.utilisation)[:1]
 
-    def _look(
-        self, memory: StageMemory | None, stage: StageObservation, observation: Observation
-    ) -> tuple[StageMemory, Load | None]:
-        memory = memory or StageMemory(self.forecaster.start())
-        memory = replace(memory, forecast=self.forecaster.update(memory.forecast, stage.arrival_rate))
-        memory = self._correct(memory, stage, observation)
-        memory = self._fit(memory, stage, observation)
-        load = self._load(memory, stage, observation)
-        return replace(memory, expected=load), load
-
-    def _correct(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
-        """r = mean of the last three measured over predicted waits (Expr. 8); responses on micro-batches."""
-        if memory.expected is None:
-            return memory
-        whole = isinstance(memory.expected.wait, BatchResponse)
-        if self.percentile is not None:
-            measured = stage.latency.p95 - (0.0 if whole else _service(stage))
-        elif whole or isnan(stage.waiting_time):
-            measured = stage.latency.mean - (0.0 if whole else _service(stage))
-        else:
-            measured = stage.waiting_time
-        workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
-        grid = Grid((max(1, int(workers.observed if workers else 1)),), (self._speed(stage),))
-        expected = replace(memory.expected, correction=1.0)
-        own = 0.0 if whole else expected.work / grid.speeds[0]
-        predicted = float(response(grid, expected, 0)[0, 0]) - own
-        if not measured > 0 or not isfinite(predicted) or predicted <= 0:
-            return memory
-        least, most = (
-            (0.5, 2.0) if whole else (_LEAST, _MOST)
-        )  # a whole response is never so far off, but in a backlog
-        ratio = min(max(measured / predicted, least), most)
-        return replace(memory, ratios=(*memory.ratios, ratio)[-3:])
-
-    def _fit(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
-        """Fit the arrivals anew when it is time, or when the rate has moved so far that a table no longer fits."""
-        gaps, time, rate = stage.interarrivals, observation.time, stage.arrival_rate
-        if self.waiting == "kingman" or gaps is None or len(gaps) < 200 or not float(np.sum(gaps)) > 0:
-            return memory
-        moved = self.waiting == "microbatch" and abs(rate - memory.fitted_rate) > 0.5 * memory.fitted_rate
-        if time - memory.fitted_at < self.refit and not moved:
-            return memory
-        if self.waiting == "map":
-            fitted: BurstWait | BatchResponse = burst_wait(gaps, _or_one(stage.service_scv), self.percentile)
-            return replace(memory, bursts=fitted, fitted_at=time)
-        work, trigger = self._work(stage, observation), stage.extra.get("trigger", nan)
-        if not (trigger > 0 and work > 0 and rate > 0):
-            return memory
-        overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, 0.0) * self._speed(stage)
-        setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work, rate)
-        fitted = batch_response(gaps, setting, self._grid(stage).speeds, self.percentile)
-        return replace(memory, bursts=fitted, fitted_at=time, fitted_rate=rate, ratios=())
-
-    def _work(self, stage: StageObservation, observation: Observation) -> float:
-        """Seconds a tuple on one replica at speed 1; an executor may run several tasks at a time."""
-        executors = observation.executors
-        slots = observation.extra.get("slots", nan) if self.knob is Knob.EXECUTORS else nan
-        each = slots / executors.observed if executors and executors.observed > 0 and slots > 0 else 1.0
-        return _service(stage) * self._speed(stage) / each
-
-    def _load(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Load | None:
-        work = self._work(stage, observation)
-        rates = trajectory(self.forecaster, memory.forecast, self.horizon)
-        if not work > 0 or not all(isfinite(r) for r in rates):
-            return None
-        extra = stage.backlog / self.drain if self.drain and stage.backlog > 0 else 0.0
-        wait: Wait = memory.bursts or KingmanWait(_or_one(stage.arrival_scv), _or_one(stage.service_scv))
-        gaps = tuple(1.0 / max(r + extra, 1e-9) for r in rates)
-        correction = float(np.mean(memory.ratios)) if memory.ratios else 1.0
-        return Load(stage.name, gaps, work, wait, correction)
-
-    def _speed(self, stage: StageObservation) -> float:
-        """The present speed in the unit of ``speeds``; 1 where speeds are not controlled."""
-        capacity = _speed_capacity(stage, self.speed_knob) if self.speeds else None
-        return capacity.observed if capacity is not None and capacity.observed > 0 else 1.0
+    def _outlook(self) -> Outlook:
+        return Outlook(
+            self.forecaster, self.horizon, self.waiting, self.percentile, self.refit,
+            self.drain, self.margin, self.knob, self.speed_knob, self.speeds,
+        )  # fmt: skip
 
     # -- the choice
 
     def _grid(self, stage: StageObservation) -> Grid:
         low, high = self.workers
-        speeds = self.speeds if _speed_capacity(stage, self.speed_knob) is not None else ()
+        speeds = self.speeds if speed_capacity(stage, self.speed_knob) is not None else ()
         return Grid(tuple(range(low, high + 1)), speeds or (1.0,), self.voltages if speeds else ())
 
     def _weights(self) -> Weights:
@@ -242,7 +156,7 @@ class Mpc:
             if self.cost == "cores" and self.speed_knob is Knob.CPU_SHARE and self.speeds
             else self.cost
         )
-        return Weights(self.objective, cost, alpha, self.beta, self.target, self.scale)
+        return Weights(self.objective, cost, alpha, self.beta, self.target, self.scale, steep=self.steep)
 
     def _optimise(
         self, observation: Observation, stages: list[StageObservation], loads: list[Load]
@@ -263,7 +177,7 @@ class Mpc:
 
     def _now(self, observation: Observation, stage: StageObservation, grid: Grid) -> tuple[float, float]:
         workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
-        speed = _speed_capacity(stage, self.speed_knob) if self.speeds else None
+        speed = speed_capacity(stage, self.speed_knob) if self.speeds else None
         return (workers.planned if workers else 1.0), (
             speed.planned if speed else grid.speeds[0]
         ) / grid.speed_unit
@@ -280,7 +194,7 @@ class Mpc:
         place = "" if self.knob is Knob.EXECUTORS else stage.name
         before = observation.value(self.knob, place)
         changes = [Change(self.knob, place, workers)] if before not in (None, workers) else []
-        present = _speed_capacity(stage, self.speed_knob) if len(grid.speeds) > 1 else None
+        present = speed_capacity(stage, self.speed_knob) if len(grid.speeds) > 1 else None
         if present is not None and abs(present.planned - speed) > 1e-9:
             changes.append(Change(self.speed_knob, stage.name, speed))
         if self.rebalance and self.knob is Knob.WORKERS and stage.keys is not None and stage.keys.routing:
@@ -294,21 +208,24 @@ class Mpc:
 
     def _explain(self, grids: list[Grid], loads: list[Load], found: Found, changes: list[Change]) -> Decision:
         first, total, rho, words = found.trajectory[0], 0.0, 0.0, []
+        unit = "executors" if self.knob is Knob.EXECUTORS else "replicas"
         for i, (grid, load) in enumerate(zip(grids, loads, strict=True)):
             at = (first[2 * i], first[2 * i + 1])
             total += float(response(grid, load, 0)[at])
             rho = max(rho, float(utilisation(grid, load, 0)[at]))
             speed = f" at {grid.speeds[at[1]]:g}" if len(grid.speeds) > 1 else ""
             words.append(
-                f"{load.name}: {1 / load.gaps[0]:.4g} tuples/s expected, {grid.workers[at[0]]} replicas{speed}"
+                f"{load.name}: {1 / load.gaps[0]:.4g} tuples/s expected, {grid.workers[at[0]]} {unit}{speed}"
             )
         latency = self.objective == "latency"
         met = total <= self.target if latency else rho <= 1.0
-        reason = "; ".join(words) + f": utilisation {rho:.2f}, response {1e3 * total:.3g} ms"
-        reason += f" against {1e3 * self.target:g} ms" if latency else ""
+        which = "response" if self.percentile is None else f"P{100 * self.percentile:g} response"
+        reason = "; ".join(words) + f": utilisation {rho:.2f}, {which} {_seconds(total)}"
+        reason += f" against {_seconds(self.target)}" if latency else ""
         if not met:
             reason += "; the target is not met in this step"
-        predicted = {Metric.UTILISATION: rho, Metric.LATENCY_MEAN: total if isfinite(total) else nan}
+        metric = Metric.LATENCY_MEAN if self.percentile is None else Metric.LATENCY_P95
+        predicted = {Metric.UTILISATION: rho, metric: total if isfinite(total) else nan}
         reachable = met or self._reachable(grids, loads)
         return Decision(tuple(changes), reason, predicted, feasible=reachable)
 
@@ -319,16 +236,7 @@ class Mpc:
         return best <= self.target if self.objective == "latency" else least <= 1.0
 
 
-def _service(stage: StageObservation) -> float:
-    """Seconds a tuple, measured or from busy time and tuples."""
-    if not isnan(stage.service_time):
-        return stage.service_time
-    return stage.busy_time / stage.tuples_in if stage.tuples_in > 0 else nan
-
-
-def _speed_capacity(stage: StageObservation, knob: Knob) -> Capacity | None:
-    return stage.frequency if knob is Knob.FREQUENCY else stage.cpu_share
-
-
-def _or_one(value: float) -> float:
-    return 1.0 if isnan(value) or value < 0 else value
+def _seconds(value: float) -> str:
+    if not isfinite(value):
+        return "without bound"
+    return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"

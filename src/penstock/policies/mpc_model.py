@@ -9,6 +9,8 @@ inter-arrival time T_A, and capacity c = 0.95 (the part of a replica that is rea
     rho   = T_id / (c T_A)
     R     = T + r W(rho) T_id                  Expr. 6-8, W from ``waiting``, r the correction factor
     power = n f V(f)^2                         Expr. 9
+    cost  = alpha exp(R / target)              Expr. 12; with ``steep`` alpha exp(1 + steep (R / target - 1)), which
+                                               pays for what exceeds the target and hardly for what stays below it
 """
 
 from collections.abc import Sequence
@@ -18,9 +20,11 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.policies.waiting import BatchResponse, Wait
+from penstock.policies.batch_waiting import BatchQuery, BatchResponse
+from penstock.policies.waiting import BurstWait, KingmanWait
 
 Floats = NDArray[np.float64]
+Wait = KingmanWait | BurstWait | BatchResponse | BatchQuery
 #: Beyond this many thresholds the exponential cost only keeps the order of the configurations.
 _STEEP = 40.0
 
@@ -61,6 +65,7 @@ class Weights:
     target: float
     scale: float | None
     capacity: float = 0.95
+    steep: float = 1.0
 
 
 def utilisation(grid: Grid, load: Load, step: int, capacity: float = 1.0) -> Floats:
@@ -71,6 +76,9 @@ def utilisation(grid: Grid, load: Load, step: int, capacity: float = 1.0) -> Flo
 
 def response(grid: Grid, load: Load, step: int, capacity: float = 0.95) -> Floats:
     """Mean response time of every (replicas, speed); infinite where it cannot keep up."""
+    if isinstance(load.wait, BatchQuery):
+        rho, rate = utilisation(grid, load, step), 1.0 / load.gaps[step]
+        return load.correction * load.wait(rho, rate, grid.workers, grid.speeds)
     if isinstance(load.wait, BatchResponse):
         return load.correction * load.wait(utilisation(grid, load, step), grid.speeds)
     service = load.work / np.array(grid.speeds)[None, :]
@@ -109,10 +117,9 @@ def _quality(grids: Sequence[Grid], loads: Sequence[Load], weights: Weights, ste
         rho = reduce(np.maximum, _spread([utilisation(g, x, step, weights.capacity) for g, x in pairs]))
         total = reduce(np.add, _spread([response(g, x, step, weights.capacity) for g, x in pairs]))
         with np.errstate(invalid="ignore"):
-            steep = np.where(
-                rho < 1.0, np.minimum(total / weights.target, _STEEP), _STEEP + np.minimum(rho, 100.0)
-            )
-        return np.asarray(weights.alpha * np.exp(steep))
+            power = np.minimum(1.0 + weights.steep * (total / weights.target - 1.0), _STEEP)
+            power = np.where(rho < 1.0, power, _STEEP + np.minimum(rho, 100.0))
+        return np.asarray(weights.alpha * np.exp(power))
     # Effective service time max(T_A, T_id), in units of the scale, or of the inter-arrival time itself.
     slow = []
     for grid, load in pairs:

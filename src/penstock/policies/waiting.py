@@ -46,36 +46,8 @@ class BurstWait:
         return np.where(rho < 1.0, np.exp(value), np.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResponse:
-    """Response times of a micro-batch query in seconds, tabulated over the utilisation for every CPU share.
-
-    More workers and fewer tuples act alike through rho; a smaller share also stretches the overhead of a batch, so it
-    has a table of its own.
-    """
-
-    shares: tuple[float, ...]
-    rho: tuple[float, ...]
-    seconds: tuple[tuple[float, ...], ...]  # one row a share
-
-    def __call__(self, rho: Floats, shares: tuple[float, ...]) -> Floats:
-        """Response of every (workers, share); infinite from rho = 1 on."""
-        columns = []
-        for i, share in enumerate(shares):
-            table = self.seconds[min(range(len(self.shares)), key=lambda j: abs(self.shares[j] - share))]
-            near = np.interp(rho[:, i], self.rho, np.log(table))
-            steep = (np.log(table[-1]) - np.log(table[-2])) / np.log((1 - self.rho[-2]) / (1 - self.rho[-1]))
-            with np.errstate(invalid="ignore", divide="ignore"):
-                far = np.log(table[-1]) + steep * np.log((1 - self.rho[-1]) / (1 - rho[:, i]))
-            columns.append(
-                np.where(rho[:, i] < 1, np.exp(np.where(rho[:, i] > self.rho[-1], far, near)), np.inf)
-            )
-        return np.stack(columns, axis=1)
-
-
-Wait = KingmanWait | BurstWait | BatchResponse
-
-_GRID = (
+#: Utilisations at which waits are tabulated.
+GRID = (
     0.03,
     0.05,
     0.08,
@@ -110,35 +82,7 @@ def burst_wait(
 
     fitted = fit_kpc(interarrivals, best=1, max_states=max_states)[0]
     service = fit_ph(1.0, min(max(service_scv, 0.05), 50.0))
-    queues = [MapPh1(fitted.scaled(rho), service) for rho in _GRID]
+    queues = [MapPh1(fitted.scaled(rho), service) for rho in GRID]
     if percentile is None:
-        return BurstWait(_GRID, tuple(float(q.mean_wait) for q in queues))
-    return BurstWait(_GRID, tuple(max(float(q.percentile(percentile)) - 1.0, 1e-9) for q in queues))
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSetting:
-    """A micro-batch query as observed: trigger, overhead at a whole core, seconds a tuple on a whole core, rate."""
-
-    trigger: float
-    overhead: float
-    work: float
-    rate: float
-
-
-def batch_response(
-    interarrivals: Floats, setting: BatchSetting, shares: tuple[float, ...], percentile: float | None = None
-) -> BatchResponse:
-    """Fit the arrivals and tabulate the response of the micro-batch model."""
-    from penstock.models import MicroBatch, fit_kpc
-
-    fitted = fit_kpc(interarrivals, best=1, max_states=8)[0].scaled(setting.rate)
-    query = MicroBatch(fitted, setting.trigger, setting.overhead, setting.work)
-    rows = []
-    for share in shares:
-        row = []
-        for rho in _GRID:
-            sized = query.with_capacity(workers=setting.rate * setting.work / (rho * share), share=share)
-            row.append(float(sized.mean_response if percentile is None else sized.percentile(percentile)))
-        rows.append(tuple(np.maximum.accumulate(row).tolist()))
-    return BatchResponse(shares, _GRID, tuple(rows))
+        return BurstWait(GRID, tuple(float(q.mean_wait) for q in queues))
+    return BurstWait(GRID, tuple(max(float(q.percentile(percentile)) - 1.0, 1e-9) for q in queues))

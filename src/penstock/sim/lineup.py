@@ -124,7 +124,7 @@ PLANTS: dict[str, PlantKind] = {
                 "knob": Knob.EXECUTORS,
                 "workers": (1, 16),
                 "rebalance": False,
-                "waiting": "microbatch",
+                "waiting": "microbatch-map",
             },
             "Mead": {
                 "knob": Knob.EXECUTORS,

@@ -41,7 +41,7 @@ def spark_policies() -> dict[str, Any]:
         "Spl": Spl(**_EXECUTORS, interval=10.0),
         "Mpc throughput": Mpc("throughput", **mpc),
         "Mpc latency, Kingman": Mpc("latency", **mpc, alpha=2.0, target=TARGET),
-        "Mpc latency, micro-batch": Mpc("latency", **mpc, alpha=2.0, target=TARGET, waiting="microbatch"),
+        "Mpc latency, micro-batch": Mpc("latency", **mpc, alpha=2.0, target=TARGET, waiting="microbatch-map"),
         "Mead, MAP": Mead("map", TARGET, knob=Knob.EXECUTORS, levels=(1.0,), replicas=tuple(range(1, LIMIT + 1)), max_states=8, best=3, interval=30.0, least=300),
         "Mead, M/G/1": Mead("mg1", TARGET, knob=Knob.EXECUTORS, levels=(1.0,), replicas=tuple(range(1, LIMIT + 1)), interval=30.0, least=300),
     }  # fmt: skip

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from penstock.core.capacity import Knob
 from penstock.core.policy import AnyPolicy
+from penstock.forecast import Holt
 from penstock.policies import Mead, Mpc, RuleBased, Spl, Static, Threshold
-from penstock.spark.autoscale.batch_mpc import BatchMpc
 from penstock.spark.autoscale.settings import CPU_LEVELS, Settings
 
 #: Response that is aimed at where no target was given, in seconds.
@@ -31,26 +31,27 @@ def _spl(settings: Settings) -> AnyPolicy:
 
 
 def _mpc(settings: Settings) -> AnyPolicy:
-    """The paper's model-predictive control, its response that of the fitted micro-batch model."""
-    shares = settings.shares if len(settings.shares) > 1 else ()
+    """Model-predictive control with the micro-batch model: forecast, head-room for its errors, and what waits."""
+    target = settings.target or TARGET
     return Mpc(
         objective="latency",
-        target=settings.target or TARGET,
+        horizon=4,
+        alpha=0.75,
+        steep=5.0,
+        target=target,
         percentile=0.95,
         workers=_bounds(settings),
-        speeds=shares,
+        speeds=settings.shares if len(settings.shares) > 1 else (),
         speed_knob=Knob.CPU_SHARE,
         knob=Knob.EXECUTORS,
         waiting="microbatch",
-        drain=settings.target or TARGET,
+        drain=target,
+        margin=1.0,
+        # Executors take four or five steps to come and slow the batch in which they do: what counts is the load
+        # that lasts, so the forecast is slow, has no trend, and leaves short bursts to the margin.
+        forecaster=Holt(alpha=0.3, beta=0.0, phi=0.5),
         rebalance=False,
     )
-
-
-def _batch_mpc(settings: Settings) -> AnyPolicy:
-    """Model-predictive control that forecasts and adds its own error, with the micro-batch model."""
-    shares = settings.shares if len(settings.shares) > 1 else ()
-    return BatchMpc(target=settings.target or TARGET, executors=_bounds(settings), shares=shares)
 
 
 def _mead(settings: Settings) -> AnyPolicy:
@@ -89,7 +90,6 @@ POLICIES: dict[str, Callable[[Settings], AnyPolicy]] = {
     "rulebased": _rules,
     "spl": _spl,
     "mpc": _mpc,
-    "batchmpc": _batch_mpc,
     "mead": _mead,
     "static": _maximum,
     "maximum": _maximum,

@@ -1,0 +1,166 @@
+"""What :class:`penstock.policies.Mpc` expects of a stage over its horizon, from what it has seen (MPC 3.1, 3.2).
+
+lambda_i = forecast of step i + margin x standard deviation of recent forecast errors + backlog / drain
+r        = mean of the last three measured over predicted waits                                     (Expr. 8)
+"""
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite, isnan, nan, sqrt
+from typing import Any
+
+import numpy as np
+
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
+from penstock.forecast import Forecaster, trajectory
+from penstock.policies.batch_waiting import BatchQuery, BatchResponse, BatchSetting, batch_response
+from penstock.policies.mpc_model import Grid, Load, Wait, response
+from penstock.policies.waiting import BurstWait, KingmanWait, burst_wait
+
+#: A measured wait over a predicted one beyond these tells of a backlog, not of the model.
+_LEAST, _MOST = 0.05, 20.0
+#: How much of the mean square of the forecast's errors stays from step to step.
+_MEMORY = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Per stage: forecaster's state, its last forecast and mean square error, last load, correction factors, fitted waits."""
+
+    forecast: Any
+    foreseen: float = nan
+    error: float = 0.0
+    expected: Load | None = None
+    ratios: tuple[float, ...] = ()
+    bursts: BurstWait | BatchResponse | None = None
+    fitted_at: float = -inf
+    fitted_rate: float = nan
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The parameters of :class:`Mpc` that say what is expected."""
+
+    forecaster: Forecaster[Any]
+    horizon: int
+    waiting: str
+    percentile: float | None
+    refit: float
+    drain: float | None
+    margin: float
+    knob: Knob
+    speed_knob: Knob
+    speeds: tuple[float, ...]
+
+    def look(
+        self, memory: StageMemory | None, stage: StageObservation, observation: Observation
+    ) -> tuple[StageMemory, Load | None]:
+        """Learn from one observation; the load is None while rate or cost are unknown."""
+        memory = memory or StageMemory(self.forecaster.start())
+        memory = self._forecast(memory, stage.arrival_rate)
+        memory = self._correct(memory, stage, observation)
+        memory = self._fit(memory, stage, observation)
+        load = self._load(memory, stage, observation)
+        return replace(memory, expected=load), load
+
+    def speed(self, stage: StageObservation) -> float:
+        """The present speed in the unit of ``speeds``; 1 where speeds are not controlled."""
+        capacity = speed_capacity(stage, self.speed_knob) if self.speeds else None
+        return capacity.observed if capacity is not None and capacity.observed > 0 else 1.0
+
+    def _forecast(self, memory: StageMemory, rate: float) -> StageMemory:
+        error = memory.error
+        if not isnan(rate) and not isnan(memory.foreseen):
+            error = _MEMORY * error + (1 - _MEMORY) * (rate - memory.foreseen) ** 2
+        forecast = self.forecaster.update(memory.forecast, rate)
+        return replace(memory, forecast=forecast, error=error, foreseen=self.forecaster.predict(forecast, 1))
+
+    def _correct(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
+        """r = mean of the last three measured over predicted waits (Expr. 8); responses on micro-batches."""
+        if memory.expected is None or isinstance(memory.expected.wait, BatchQuery):
+            return memory
+        whole = isinstance(memory.expected.wait, BatchResponse)
+        if self.percentile is not None:
+            measured = stage.latency.p95 - (0.0 if whole else service_time(stage))
+        elif whole or isnan(stage.waiting_time):
+            measured = stage.latency.mean - (0.0 if whole else service_time(stage))
+        else:
+            measured = stage.waiting_time
+        workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
+        grid = Grid((max(1, int(workers.observed if workers else 1)),), (self.speed(stage),))
+        expected = replace(memory.expected, correction=1.0)
+        own = 0.0 if whole else expected.work / grid.speeds[0]
+        predicted = float(response(grid, expected, 0)[0, 0]) - own
+        if not measured > 0 or not isfinite(predicted) or predicted <= 0:
+            return memory
+        # A whole response is never so far off, but in a backlog.
+        least, most = (0.5, 2.0) if whole else (_LEAST, _MOST)
+        ratio = min(max(measured / predicted, least), most)
+        return replace(memory, ratios=(*memory.ratios, ratio)[-3:])
+
+    def _fit(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
+        """Fit the arrivals anew when it is time, or when the rate has moved so far that a table no longer fits."""
+        gaps, time, rate = stage.interarrivals, observation.time, stage.arrival_rate
+        if "map" not in self.waiting or gaps is None or len(gaps) < 200 or not float(np.sum(gaps)) > 0:
+            return memory
+        batches = self.waiting == "microbatch-map"
+        moved = batches and abs(rate - memory.fitted_rate) > 0.5 * memory.fitted_rate
+        if time - memory.fitted_at < self.refit and not moved:
+            return memory
+        if not batches:
+            fitted: BurstWait | BatchResponse = burst_wait(gaps, _or_one(stage.service_scv), self.percentile)
+            return replace(memory, bursts=fitted, fitted_at=time)
+        work, trigger = self._work(stage, observation), stage.extra.get("trigger", nan)
+        if not (trigger > 0 and work > 0 and rate > 0):
+            return memory
+        overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, 0.0) * self.speed(stage)
+        setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work, rate)
+        fitted = batch_response(gaps, setting, self.speeds or (1.0,), self.percentile)
+        return replace(memory, bursts=fitted, fitted_at=time, fitted_rate=rate, ratios=())
+
+    def _work(self, stage: StageObservation, observation: Observation) -> float:
+        """Seconds a tuple on one replica at speed 1; an executor may run several tasks at a time."""
+        executors = observation.executors
+        slots = observation.extra.get("slots", nan) if self.knob is Knob.EXECUTORS else nan
+        each = slots / executors.observed if executors and executors.observed > 0 and slots > 0 else 1.0
+        return service_time(stage) * self.speed(stage) / each
+
+    def _load(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Load | None:
+        work = self._work(stage, observation)
+        rates = trajectory(self.forecaster, memory.forecast, self.horizon)
+        wait = self._wait(memory, stage, observation)
+        if wait is None or not work > 0 or not all(isfinite(r) for r in rates):
+            return None
+        extra = self.margin * sqrt(memory.error)
+        extra += stage.backlog / self.drain if self.drain and stage.backlog > 0 else 0.0
+        gaps = tuple(1.0 / max(r + extra, 1e-9) for r in rates)
+        correction = float(np.mean(memory.ratios)) if memory.ratios else 1.0
+        return Load(stage.name, gaps, work, wait, correction)
+
+    def _wait(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Wait | None:
+        if self.waiting != "microbatch":
+            return memory.bursts or KingmanWait(_or_one(stage.arrival_scv), _or_one(stage.service_scv))
+        overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, nan)
+        if isnan(overhead):
+            return None
+        fixed = min(overhead, stage.extra.get("fixed_time", overhead))
+        workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
+        tasks = (overhead - fixed) * (workers.observed if workers else 1.0) * self.speed(stage)
+        return BatchQuery(max(stage.extra.get("trigger", 0.0), 0.1), fixed, tasks, self.percentile)
+
+
+def service_time(stage: StageObservation) -> float:
+    """Seconds a tuple, measured or from busy time and tuples."""
+    if not isnan(stage.service_time):
+        return stage.service_time
+    return stage.busy_time / stage.tuples_in if stage.tuples_in > 0 else nan
+
+
+def speed_capacity(stage: StageObservation, knob: Knob) -> Capacity | None:
+    """The knob that sets how fast a replica works."""
+    return stage.frequency if knob is Knob.FREQUENCY else stage.cpu_share
+
+
+def _or_one(value: float) -> float:
+    return 1.0 if isnan(value) or value < 0 else value
