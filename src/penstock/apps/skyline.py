@@ -16,6 +16,7 @@ from penstock.apps.skyline_plot import plot_run
 from penstock.apps.summary import Option, Summary
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.journal import read
+from penstock.core.output_folder import output_folder
 from penstock.preference.preference import Preference
 
 HELP = "windows of a preference query over a bursty, out-of-order stream, with a live table and a plot"
@@ -155,14 +156,7 @@ def _whole(options: Mapping[str, str], name: str) -> int:
 
 
 def _folder(output: str) -> Path:
-    folder = Path(output or f"penstock-runs/skyline-{datetime.now():%Y%m%d-%H%M%S}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PenstockError(
-            f"Cannot write to '{folder}' ({error.strerror}); name another with --output."
-        ) from None
-    return folder
+    return output_folder(Path(output or f"penstock-runs/skyline-{datetime.now():%Y%m%d-%H%M%S}"))
 
 
 class Board:

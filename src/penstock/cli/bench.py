@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from penstock.core.errors import PenstockError, unknown
+from penstock.core.errors import unknown
+from penstock.core.output_folder import output_folder
 
 #: Benchmark -> what it measures; the module ``penstock.bench.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
@@ -44,12 +45,7 @@ def bench(
     """Measure performance side by side."""
     if name not in BENCHES:
         raise unknown("benchmark", name, BENCHES)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PenstockError(
-            f"Cannot write to '{output}' ({error.strerror}); name another folder with --output."
-        ) from None
+    output_folder(output)
     start = time.perf_counter()
     report = import_module(f"penstock.bench.{name}").run(quick=quick, folder=output)
     report.seconds = time.perf_counter() - start

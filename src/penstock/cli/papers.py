@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from penstock.core.errors import PenstockError, unknown
+from penstock.core.output_folder import output_folder
 
 
 def register(app: typer.Typer) -> None:
@@ -36,12 +37,7 @@ def papers(
         raise PenstockError(
             f"The scale {scale:g} is impossible; give a number above 0, 1 for the full experiment."
         )
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PenstockError(
-            f"Cannot write to '{output}' ({error.strerror}); name another folder with --output."
-        ) from None
+    output_folder(output)
     found: list[dict[str, Any]] = []
     for paper in PAPERS if name == "all" else [name]:
         start = time.perf_counter()
