@@ -86,12 +86,25 @@ def punctuation_of(run) -> int:
 
 
 @pytest.mark.parametrize(
-    ("splitting", "window_strategy"),
-    [("AS_PID", "SHARED"), ("TB_RR", "WIN_FB_MERGE"), ("PB_RR", "WIN_RR"), ("AS", "WIN_FB")],
+    ("splitting", "window_strategy", "disorder"),
+    [
+        ("AS_PID", "SHARED", ps.KSlack()),
+        ("TB_RR", "WIN_FB_MERGE", ps.KSlack()),
+        ("PB_RR", "WIN_RR", ps.KSlack()),
+        ("AS", "WIN_FB", ps.KSlack()),
+        ("TB_RR", "WIN_PLAIN", ps.KSlack()),
+        ("TB_RR", "SHARED", ps.InOrder(ps.KSlack())),
+    ],
 )
-def test_a_stream_gives_the_windows_of_the_oracle(spark, tmp_path, splitting, window_strategy):
+def test_a_stream_gives_the_windows_of_the_oracle(spark, tmp_path, splitting, window_strategy, disorder):
     data = stream_files(tmp_path / "in")
-    query = offers(splitting=splitting, window_strategy=window_strategy, pane_workers=2, window_workers=2)
+    query = offers(
+        splitting=splitting,
+        window_strategy=window_strategy,
+        disorder=disorder,
+        pane_workers=2,
+        window_workers=2,
+    )
     run = query.start(
         as_stream(spark, tmp_path / "in"),
         output=tmp_path / "out",

@@ -17,7 +17,6 @@ are not yet thinned out): more comparisons, the same answer.
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +27,8 @@ from numpy.typing import NDArray
 from penstock.preference.builders import KDominant, Skyline, TopDelta
 from penstock.preference.cross import NEVER, latest_dominator
 from penstock.preference.preference import Preference
-from penstock.spark.query.parts import Parts, Rows
-from penstock.spark.query.window_output import Span, WindowWriter, report
+from penstock.spark.query.parts import Rows
+from penstock.spark.query.slices import SlicedStage
 from penstock.spark.segments import read_segment, write_segments
 
 #: No later pane dominates the row.
@@ -43,28 +42,13 @@ def by_dominance(preference: Preference) -> bool:
     return isinstance(preference, Skyline | KDominant | TopDelta)
 
 
-@dataclass(frozen=True)
-class LiveStage:
-    """The stage as a function of slice numbers."""
+@dataclass(frozen=True, kw_only=True)
+class LiveStage(SlicedStage):
+    """The stage over the rows that are still alive."""
 
-    parts: Parts
     #: Files of the live rows as of the batch before.
     live: tuple[str, ...]
-    #: Panes that close in this round, ascending.
-    closing: tuple[int, ...]
-    windows: tuple[Span, ...]
     panes_per_window: int
-    #: Panes before this one are in no window to come.
-    needed_from: int
-    slices: int
-    prefix: str
-    writer: WindowWriter
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the slices whose numbers come in."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield report(self._slice(number))
 
     def _slice(self, number: int) -> dict[str, Any]:
         started, cpu = time.perf_counter(), time.process_time()

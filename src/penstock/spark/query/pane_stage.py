@@ -18,6 +18,7 @@ from penstock.preference.class_codes import class_codes
 from penstock.preference.cross import latest_dominator
 from penstock.preference.points import Codes
 from penstock.preference.preference import Preference
+from penstock.spark.query.reports import report
 from penstock.spark.query.routing import unpack
 from penstock.spark.segments import read_segment, write_segments
 
@@ -157,13 +158,8 @@ class CloseStage:
                 rows = read_segment(self.state_folder, part.file, part.segment)
                 result = self.rowset.select(rows.sort_by(self.time))
                 file = write_segments(self.state_folder, f"{self.prefix}-c{index}", result.schema, [result])
-                report = {
-                    "index": index,
-                    "file": file,
-                    "rows": result.num_rows,
-                    "busy": time.perf_counter() - started,
-                }
-                yield _report("closed", json.dumps(report))
+                busy = time.perf_counter() - started
+                yield report({"index": index, "file": file, "rows": result.num_rows, "busy": busy})
 
 
 def by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:

@@ -19,10 +19,11 @@ from penstock.spark.checkpoint import Publication, crash_point
 from penstock.spark.microbatch import Batch, BatchCallback, Outcome
 from penstock.spark.query import pane_stage
 from penstock.spark.query.pane_stage import CloseStage, PaneStage, Part, Rowset
+from penstock.spark.query.reports import run_stage
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Router, RoutingPlan
 from penstock.spark.query.state import PaneTimes, QueryState, Totals
 from penstock.spark.query.watch import Figures, Watch, stage_utilisation
-from penstock.spark.query.windowing import PLAIN, Windowed, Windowing, closing_parts, run_stage
+from penstock.spark.query.windowing import PLAIN, Windowed, Windowing, closing_parts
 
 if TYPE_CHECKING:
     from penstock.spark.query.preference_query import PreferenceQuery

@@ -5,7 +5,7 @@ j modulo m; without classes one slice does all the work, since one merge follows
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.preference.two_stacks import Partial, TwoStacks
-from penstock.spark.query.parts import Parts, Rows
-from penstock.spark.query.window_output import Span, WindowWriter, report
+from penstock.spark.query.parts import Rows
+from penstock.spark.query.slices import SlicedStage
 from penstock.spark.query.window_tasks import joined_pieces
 from penstock.spark.segments import read_segment, write_segments
 
@@ -23,24 +23,12 @@ STACK_SCHEMA = pa.schema([("stack", pa.string()), ("pane", pa.int64()), ("id", p
 FRONT, BACK, MERGED = "front", "back", "merged"
 
 
-@dataclass(frozen=True)
-class StacksStage:
-    """The stage as a function of slice numbers."""
+@dataclass(frozen=True, kw_only=True)
+class StacksStage(SlicedStage):
+    """The stage over two stacks of merged panes."""
 
-    parts: Parts
+    #: Files of the stacks as of the batch before.
     stacks: tuple[str, ...]
-    closing: tuple[int, ...]
-    windows: tuple[Span, ...]
-    needed_from: int
-    slices: int
-    prefix: str
-    writer: WindowWriter
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the slices whose numbers come in."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield report(self._slice(number))
 
     def _slice(self, number: int) -> dict[str, Any]:
         started, cpu = time.perf_counter(), time.process_time()

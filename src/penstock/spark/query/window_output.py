@@ -1,6 +1,5 @@
 """Windows as output: which panes they span, and how their rows are written."""
 
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from penstock.spark.query.parts import Ids, Parts, Rows
 from penstock.spark.query.rows import time_array, time_type
 from penstock.spark.segments import write_segments
 
-REPORT_SCHEMA = "report string"
 MEMBER_SCHEMA = pa.schema([("window", pa.int64()), ("id", pa.int64())])
 
 
@@ -112,11 +110,6 @@ class WindowWriter:
         table = pa.table([pa.array(windows), pa.array(ids)], schema=MEMBER_SCHEMA)
         name = write_segments(parts.state_folder, f"{self.prefix}-members{number}", MEMBER_SCHEMA, [table])
         return {"sizes": {}, "members_file": name}
-
-
-def report(told: dict[str, Any]) -> pa.RecordBatch:
-    """What a task tells the driver."""
-    return pa.RecordBatch.from_arrays([pa.array([json.dumps(told)])], names=["report"])
 
 
 def _texts(schema: pa.Schema) -> list[str] | bool:

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.preference.two_stacks import Partial, merged
 from penstock.spark.query.parts import Ids, Parts, Rows
-from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter, report
+from penstock.spark.query.reports import report
+from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter
 from penstock.spark.segments import read_segment, write_segments
 
 STRATEGIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")

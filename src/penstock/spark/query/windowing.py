@@ -1,7 +1,6 @@
 """The driver's side of the window stage: which panes close, which windows are due, which tasks do the work."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +12,10 @@ from penstock.spark.query import window_tasks
 from penstock.spark.query.live_stage import LiveStage, by_dominance
 from penstock.spark.query.pane_stage import Part, Rowset
 from penstock.spark.query.parts import Parts
+from penstock.spark.query.reports import Stage, run_stage
 from penstock.spark.query.stacks_stage import StacksStage
 from penstock.spark.query.state import QueryState
-from penstock.spark.query.window_output import REPORT_SCHEMA, Span, WindowWriter
+from penstock.spark.query.window_output import Span, WindowWriter
 from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
 
 SHARED = "SHARED"
@@ -25,8 +25,6 @@ STRATEGIES = (SHARED, *window_tasks.STRATEGIES, PLAIN)
 #: Panes that one round of the live stage takes at most (or a window's worth, if that is more): rows of a round are
 #: compared before they are thinned out, so rounds should not be long.
 ROUND_PANES = 8
-
-Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -186,13 +184,6 @@ class Windowing:
 
     def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:
         return WindowWriter(self.rowset.preference, due, self.schema, self.time, self.staging, prefix, whole)
-
-
-def run_stage(spark: SparkSession, stage: Stage, tasks: int, most: int | None = None) -> list[dict[str, Any]]:
-    """Run a stage over the numbers 0 .. tasks - 1, a number a task (or dealt to at most ``most``); gather the reports."""
-    partitions = min(tasks, most) if most else tasks
-    frame = spark.range(0, tasks, 1, partitions).mapInArrow(stage, REPORT_SCHEMA)
-    return [json.loads(row.report) for row in frame.collect()]
 
 
 def _added(done: Windowed, told: Sequence[dict[str, Any]]) -> Windowed:

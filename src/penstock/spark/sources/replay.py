@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import DataType, DoubleType, StringType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
+from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
 from penstock.traffic.trace import Trace, read_trace
 
-Offset = dict[str, Any]
 _START: Offset = {"row": 0, "epoch": -1}
 _BATCH = 16_384
 
@@ -113,8 +113,10 @@ class ReplayPartition(InputPartition):
     epoch: int
 
 
-class ReplayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ReplayStreamReader(TimedStreamReader):
     """Offsets and partitions of a replay."""
+
+    START = _START
 
     def __init__(
         self,
@@ -123,34 +125,18 @@ class ReplayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: StructType,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._delivery, self._recording, self._schema, self._clock = delivery, recording, schema, clock
-        self._now: float | None = None
-        self._epoch: int | None = None
-
-    def initialOffset(self) -> Offset:
-        """The beginning; time 0 is settled when the first batch is."""
-        return _START
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Back-pressure: ``rowsPerBatch``."""
-        return self._delivery.limit()
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """What has arrived by now is what there is."""
-        self._now = self._clock()
+        super().__init__(delivery, clock)
+        self._recording, self._schema = recording, schema
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """As far as time has come, and as the limit allows."""
-        now = self._clock() if self._now is None else self._now
-        if self._epoch is None or start["epoch"] >= 0:
-            self._epoch = self._delivery.start(now) if start["epoch"] < 0 else start["epoch"]
-        arrived = self._arrived(self._delivery.horizon(self._epoch, now))
-        row = min(arrived, start["row"] + rows_allowed(limit))
+        epoch, horizon = self._settle(start)
+        row = min(self._arrived(horizon), start["row"] + rows_allowed(limit))
         if row == inf:
             raise PenstockError(
                 "A loop that is delivered as fast as possible has no last row; give it a 'rowsPerBatch'."
             )
-        return start if row <= start["row"] else {"row": int(row), "epoch": self._epoch}
+        return start if row <= start["row"] else {"row": int(row), "epoch": epoch}
 
     def _arrived(self, horizon: float) -> float:
         arrival, loop = self._recording.trace.arrival, self._recording.loop

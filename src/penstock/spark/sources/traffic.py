@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
+from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
 from penstock.traffic.process import Mark
 from penstock.traffic.spec import StreamSpec
 from penstock.traffic.stream import SLOT_ROWS, Slot, Stream, Walk
 
-Offset = dict[str, Any]
 _START: Offset = {"slot": 0, "row": 0, "rows": 0, "mark": "null", "epoch": -1}
 
 
@@ -70,35 +70,20 @@ class TrafficPartition(InputPartition):
     epoch: int
 
 
-class TrafficStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TrafficStreamReader(TimedStreamReader):
     """Offsets and partitions of a generated stream."""
 
+    START = _START
+
     def __init__(self, delivery: Delivery, stream: Stream, clock: Callable[[], float] = time.time) -> None:
-        self._delivery, self._stream, self._clock = delivery, stream, clock
-        self._slots = _Slots(stream)
-        self._now: float | None = None
-        self._epoch: int | None = None
+        super().__init__(delivery, clock)
+        self._stream, self._slots = stream, _Slots(stream)
         self._last = _START
-
-    def initialOffset(self) -> Offset:
-        """The beginning; time 0 is settled when the first batch is."""
-        return _START
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Back-pressure: ``rowsPerBatch``."""
-        return self._delivery.limit()
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """What has arrived by now is what there is."""
-        self._now = self._clock()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """As far as time has come, and as the limit allows."""
-        now = self._clock() if self._now is None else self._now
-        if self._epoch is None or start["epoch"] >= 0:
-            self._epoch = self._delivery.start(now) if start["epoch"] < 0 else start["epoch"]
-        horizon = self._delivery.horizon(self._epoch, now)
-        self._last = self._advance(start, horizon, rows_allowed(limit), self._epoch)
+        epoch, horizon = self._settle(start)
+        self._last = self._advance(start, horizon, rows_allowed(limit), epoch)
         return self._last
 
     def _advance(self, start: Offset, horizon: float, left: float, epoch: int) -> Offset:

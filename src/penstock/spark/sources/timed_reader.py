@@ -1,0 +1,42 @@
+"""What the readers of both streaming sources share: when time 0 lies, and how far the stream has come by now."""
+
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from penstock.spark.sources.delivery import Delivery
+
+Offset = dict[str, Any]
+
+
+class TimedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader whose offsets carry the ``epoch``, time 0 of the stream; -1 before the first batch has settled it."""
+
+    START: ClassVar[Offset]
+
+    def __init__(self, delivery: Delivery, clock: Callable[[], float] = time.time) -> None:
+        self._delivery, self._clock = delivery, clock
+        self._now: float | None = None
+        self._epoch: int | None = None
+
+    def initialOffset(self) -> Offset:
+        """The beginning; time 0 is settled when the first batch is."""
+        return self.START
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Back-pressure: ``rowsPerBatch``."""
+        return self._delivery.limit()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What has arrived by now is what there is."""
+        self._now = self._clock()
+
+    def _settle(self, start: Offset) -> tuple[int, float]:
+        """Time 0 of the stream for a batch from this offset on, and the time that the stream has come to."""
+        now = self._clock() if self._now is None else self._now
+        if self._epoch is None or start["epoch"] >= 0:
+            self._epoch = self._delivery.start(now) if start["epoch"] < 0 else start["epoch"]
+        return self._epoch, self._delivery.horizon(self._epoch, now)
