@@ -10,7 +10,7 @@ from penstock.bench.papers.drawing import COLOURS, draw
 from penstock.bench.papers.parallel import spread
 from penstock.bench.papers.query_runs import QueryRun, Traffic, execute
 from penstock.bench.report import Report, Table
-from penstock.sim.query.bnl import insert_all, merge_into
+from penstock.sim.query.bnl import Pool, insert_all, merged
 
 #: A comparison on the machine imitated, so that the query at 50,000 tuples/s needs about a dozen window workers.
 COMPARISON, TUPLE = 30e-9, 0.5e-6
@@ -128,18 +128,18 @@ def _comparisons(pane: int, panes: int) -> tuple[int, int]:
     plain = _skyline(points)[1]
     parts = [_skyline(part) for part in np.split(points, panes)]
     with_panes = parts[0][1]
-    columns, kept = np.empty((8, pane * panes + 128), dtype=np.float32), 0
+    kept = np.empty((0, 8))
     for part, _ in parts:
-        kept, made = merge_into(columns, kept, part)
+        kept, made = merged(kept, part)
         with_panes += made
     return plain, with_panes
 
 
 def _skyline(points: Any) -> tuple[Any, int]:
-    pool = np.empty((1, 8, -(-(len(points) + 64) // 64) * 64), dtype=np.float32)
+    pool = Pool.of(1, len(points) + 1, 8)
     sizes, made = np.zeros(1, dtype=np.int64), np.zeros(len(points), dtype=np.int64)
-    insert_all(pool, sizes, np.zeros(len(points), dtype=np.int64), points, made)
-    return pool[0, :, : sizes[0]].copy(), int(made.sum())
+    insert_all(*pool, sizes, np.zeros(len(points), dtype=np.int64), points, made)
+    return pool.rows[0, : sizes[0]].astype(np.float64), int(made.sum())
 
 
 def punctuations(report: Report, scale: float) -> None:

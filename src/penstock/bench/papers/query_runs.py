@@ -15,7 +15,7 @@ from penstock.core.observation import Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.disorder import AdaptiveSlack
 from penstock.policies import Fuzzy, Static
-from penstock.preference.splitting import GAINS, PidSplitting
+from penstock.preference.splitting import GAINS, PidSplitting, Splitting
 from penstock.sim.query import PreferencePlant, QueryCosts, QueryStream, of_events
 from penstock.traffic import (
     ArrivalProcess,
@@ -72,16 +72,20 @@ class QueryRun:
     query: Any = "skyline"
     n: int = 1
     m: int = 1
-    limit: int = 60
+    limit: int = 59  # of a 64-core chip, five are taken by generator, emitters, collector and client
     control: float | None = 2.5  # seconds between decisions of the fuzzy controller; None: fixed workers
     sampling: float = 0.25
-    comparison: float = 290e-9
-    tuple_time: float = 10e-6
+    setpoint: float = 0.9  # of the splitting controller
+    step: float = 0.3  # most it may change alpha by in a sample
+    lowest: float = 0.1  # alpha
+    comparison: float = QueryCosts.comparison
+    tuple_time: float = QueryCosts.tuple_time
     in_order: bool = False
+    shift: float = 0.0  # seconds to move one entry of the buffer that puts tuples in order
     heavy: float = 0.0  # longest delay in multiples of the mean, for delays of which few are very long
     drop: float | None = None  # share of tuples that may come too late; None: K-slack
     drain: float = 0.3  # how much longer than its stream a run may take, as a share of the stream
-    by_samples: bool = False  # the controller sees the mean of short samples
+    hold: float = 0.0  # seconds before the controller begins to act
     label: str = ""
 
 
@@ -91,6 +95,7 @@ class QueryOutcome:
 
     run: QueryRun
     rows: int
+    peak: float  # most arrivals in a second over the mean
     time: Floats
     rate: Floats
     rho_panes: Floats
@@ -123,7 +128,7 @@ class QueryOutcome:
         return self.ended / self.run.traffic.seconds
 
     def mean_rho(self, after: float = 0.0) -> float:
-        """Mean utilisation of the pane stage, by the samples after some time."""
+        """Mean utilisation of the pane stage after some time, by the samples of the splitting controller."""
         later = self.time > after
         return float(np.nanmean(self.rho_panes[later]))
 
@@ -138,7 +143,15 @@ _STREAMS: dict[Any, QueryStream] = {}
 
 def stream_of(spec: QueryRun) -> QueryStream:
     """The stream of a run; the last one is kept, since runs of one experiment share it."""
-    key = (spec.traffic, spec.delay, spec.correlations, spec.correlation_period, spec.in_order, spec.heavy)
+    key = (
+        spec.traffic,
+        spec.delay,
+        spec.correlations,
+        spec.correlation_period,
+        spec.in_order,
+        spec.heavy,
+        spec.shift,
+    )
     if key not in _STREAMS:
         _STREAMS.clear()
         events = _events(spec.traffic)
@@ -147,7 +160,7 @@ def stream_of(spec: QueryRun) -> QueryStream:
             made = _heavy(events, spec, attributes)
         else:
             made = of_events(events, delay=spec.delay, attributes=attributes, seed=spec.traffic.seed)
-        _STREAMS[key] = made.in_order() if spec.in_order else made
+        _STREAMS[key] = made.in_order(shift=spec.shift) if spec.in_order else made
     return _STREAMS[key]
 
 
@@ -170,15 +183,18 @@ def _events(traffic: Traffic) -> Floats:
 
 
 class _Panes:
-    """A plant whose window stage is left out: the controller is told that it is just right."""
+    """A plant whose window stage is left out: the controller is told that it is just right, and nothing of the splitting.
 
-    def __init__(self, plant: PreferencePlant) -> None:
+    So do the authors where they look at the pane stage alone (the splitting factor matters for the window stage's work).
+    """
+
+    def __init__(self, plant: "_Kept") -> None:
         self._plant = plant
 
     def observe(self) -> Observation:
         seen = self._plant.observe()
         ideal = StageObservation("windows", Capacity.steady(1), utilisation=0.9)
-        return replace(seen, stages=(*seen.stages, ideal))
+        return replace(seen, stages=(replace(seen.stages[0], splitting=1.0), ideal))
 
     def apply(self, decision: Decision) -> Applied:
         return self._plant.apply(decision.with_changes(c for c in decision.changes if c.where == "panes"))
@@ -186,29 +202,34 @@ class _Panes:
 
 def execute(spec: QueryRun) -> QueryOutcome:
     """Run to the end of the stream, and on until everything is given out or time is up."""
-    stream = stream_of(spec)
-    strategy: Any = spec.splitting
-    if strategy == "AS_PID":
-        strategy = PidSplitting(GAINS)
     plant = PreferencePlant(
-        stream, spec.window, spec.slide, QueryCosts(comparison=spec.comparison, tuple_time=spec.tuple_time, sampling=spec.sampling),
-        pane_workers=spec.n, window_workers=spec.m, limit=max(64, spec.limit), splitting=strategy,
-        scheduling=spec.scheduling, query=spec.query, by_samples=spec.by_samples, disorder=None if spec.drop is None else AdaptiveSlack(spec.drop),
+        stream_of(spec), spec.window, spec.slide, QueryCosts(comparison=spec.comparison, tuple_time=spec.tuple_time, sampling=spec.sampling),
+        pane_workers=spec.n, window_workers=spec.m, limit=max(64, spec.limit), splitting=_splitting(spec),
+        scheduling=spec.scheduling, query=spec.query, by_samples=True, disorder=None if spec.drop is None else AdaptiveSlack(spec.drop),
     )  # fmt: skip
     seen: list[Observation] = []
-    policy: Any = Static() if spec.control is None else Fuzzy(limit=spec.limit, interval=spec.control)
-    watched = _Kept(plant if spec.scheduling is not None else _Panes(plant), seen)
+    watched = _Kept(plant, seen)
     period = spec.control or 1.0
-    # The controllers of the paper act on the utilisation alone; guards would mix their own view in.
-    loop: Loop[Any] = Loop(watched, policy, Guards(catch_up=None))
     most = spec.traffic.seconds * (1 + spec.drain) + 5.0
-    while plant.now() < most and not plant.drained:
-        run(loop, plant, period, min(plant.now() + 5 * period, most + period))
+    fuzzy = Fuzzy(limit=spec.limit, interval=spec.control or 1.0)
+    for policy, end in ((Static(), most if spec.control is None else spec.hold), (fuzzy, most)):
+        # The controllers of the paper act on the utilisation alone; guards would mix their own view in.
+        loop: Loop[Any] = Loop(
+            watched if spec.scheduling is not None else _Panes(watched), policy, Guards(catch_up=None)
+        )
+        while plant.now() < end and not plant.drained:
+            run(loop, plant, period, min(plant.now() + 5 * period, end + (period if end == most else 0.0)))
     return _outcome(spec, plant, seen)
 
 
+def _splitting(spec: QueryRun) -> str | Splitting:
+    if spec.splitting != "AS_PID":
+        return spec.splitting
+    return PidSplitting(replace(GAINS, setpoint=spec.setpoint, limit=spec.step), lowest=spec.lowest)
+
+
 class _Kept:
-    def __init__(self, plant: Any, seen: list[Observation]) -> None:
+    def __init__(self, plant: PreferencePlant, seen: list[Observation]) -> None:
         self._plant, self._seen = plant, seen
 
     def observe(self) -> Observation:
@@ -228,11 +249,14 @@ def _outcome(spec: QueryRun, plant: PreferencePlant, seen: Sequence[Observation]
     windows = [o.stage("windows") if plant.windows is not None else None for o in during]
     busy = plant.panes.busy_until(plant.now())[plant.panes.active]
     finished = plant.windows.finished if plant.windows is not None else []
-    ends = [w.time for w in finished] or plant.pane_closed
+    # A window that the stream does not fill is not waited for, as in the authors' code.
+    last = plant.model.windows_of_pane(int(plant.model.pane_of(np.array([int(seconds * 1e6)]))[0])).start
+    ends = [w.time for w in finished if w.number < last] or plant.pane_closed
     steady = max(1, int(len(plant.parts) * 0.1))  # the first tenth is start-up
     return QueryOutcome(
         run=spec,
         rows=len(plant.stream),
+        peak=_peak(plant.stream),
         time=np.array([o.time for o in during]),
         rate=np.array([s.arrival_rate for s in panes]),
         rho_panes=np.array([s.utilisation for s in panes]),
@@ -261,11 +285,14 @@ def _outcome(spec: QueryRun, plant: PreferencePlant, seen: Sequence[Observation]
     )
 
 
+def _peak(stream: QueryStream) -> float:
+    counts = _per_second(stream.arrival, stream.seconds)
+    return float(counts.max() / counts.mean())
+
+
 def _buffered(stream: QueryStream) -> float:
-    """Tuples that wait to be put in order, on average."""
-    if stream.waiting is None:
-        return 0.0
-    return float((stream.arrival - stream.waiting).sum() / stream.seconds)
+    """Tuples in the buffer that puts them in order, on average."""
+    return stream.buffered / stream.seconds
 
 
 def _balance(plant: PreferencePlant) -> float:
@@ -275,6 +302,6 @@ def _balance(plant: PreferencePlant) -> float:
     return max(work) / max(float(np.mean(work)), 1e-12)
 
 
-def _per_second(times: Sequence[float], end: float) -> Floats:
+def _per_second(times: Sequence[float] | Floats, end: float) -> Floats:
     counts, _ = np.histogram(times, bins=max(1, int(end)), range=(0.0, float(max(1, int(end)))))
     return counts.astype(np.float64)

@@ -1,7 +1,7 @@
 """The pane stage: workers that keep the skylines of the partitions of open panes (PPQ 4, Elastic-PPQ 3.1, 4.1).
 
 Rows are dealt out by the scheduling that the Spark runtime uses too (:mod:`penstock.preference.scheduling`). A worker
-serves its rows in order; a row costs its comparisons. A punctuation closes panes: each worker that holds a partition
+serves its rows in order; a row costs a comparison with each one its partition keeps. A punctuation closes panes: each worker that holds a partition
 gives its result on after the rows that were queued before. Workers that are removed close what they hold by force.
 """
 
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.jit import jit
+from penstock.preference.grid import padded
 from penstock.preference.scheduling import OpenPane, assign, handed_over
-from penstock.sim.query.bnl import BLOCK, Pool, insert
+from penstock.sim.query.bnl import BLOCK, Bytes, Points, Pool, Rows, insert
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,7 +25,7 @@ class PaneResult:
 
     ready: float
     pane: int
-    columns: Pool
+    rows: Rows
     received: int  # rows that were sent to the partition
 
 
@@ -47,7 +48,7 @@ class PaneStage:
         self.free, self.work = np.zeros(most), np.zeros(most)
         self.sent, self.done = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
         self._finish = np.zeros((most, 4096))
-        self._pool = np.empty((64, dims, 32 * BLOCK), dtype=np.float32)
+        self._pool = Pool.of(64, 32 * BLOCK, dims)
         self._sizes = np.zeros(64, dtype=np.int64)
         self._last = np.zeros(64)
         self._received = np.zeros(64, dtype=np.int64)
@@ -61,7 +62,7 @@ class PaneStage:
     # ---- rows
 
     def take(
-        self, arrival: Floats, panes: Ints, points: Pool, strategy: str, threshold: float, now: float
+        self, arrival: Floats, panes: Ints, points: Points, strategy: str, threshold: float, now: float
     ) -> None:
         """Deal out the rows that came up to ``now`` and serve them."""
         made = assign(strategy, threshold, panes, self.open, self.queued(now).tolist(), self._rotation)
@@ -70,7 +71,7 @@ class PaneStage:
         slots = self._slots_of(panes, workers)
         self._make_room(len(arrival))
         _serve(
-            self._pool, self._sizes, slots, points, arrival, workers, self.free, self.work, self._finish,
+            *self._pool, self._sizes, slots, points, arrival, workers, self.free, self.work, self._finish,
             self.sent, self._last, self._received, self.comparison, self.tuple_time,
         )  # fmt: skip
         distinct, first, counts = np.unique(panes, return_index=True, return_counts=True)
@@ -98,10 +99,7 @@ class PaneStage:
     def _new_slot(self) -> int:
         if not self._vacant:
             count = len(self._sizes)
-            grown = np.empty((2 * count, *self._pool.shape[1:]), dtype=np.float32)
-            for slot in range(count):
-                grown[slot, :, : self._sizes[slot]] = self._pool[slot, :, : self._sizes[slot]]
-            self._pool = grown
+            self._pool = self._pool.copied(2 * count, self._pool.rows.shape[1], self._sizes)
             self._sizes, self._last = (
                 np.concatenate([a, np.zeros_like(a)]) for a in (self._sizes, self._last)
             )
@@ -115,11 +113,8 @@ class PaneStage:
     def _make_room(self, rows: int) -> None:
         """Slots and queues that may overflow within the next rows are made larger."""
         needed = int(self._sizes.max()) + rows + BLOCK
-        if needed > self._pool.shape[2]:
-            wider = np.empty((*self._pool.shape[:2], -(-2 * needed // BLOCK) * BLOCK), dtype=np.float32)
-            for slot in np.flatnonzero(self._sizes):
-                wider[slot, :, : self._sizes[slot]] = self._pool[slot, :, : self._sizes[slot]]
-            self._pool = wider
+        if needed > self._pool.rows.shape[1]:
+            self._pool = self._pool.copied(len(self._sizes), 2 * needed, self._sizes)
         longest = int((self.sent - self.done).max()) + rows + 1
         if longest > self._finish.shape[1]:
             old, self._finish = self._finish, np.zeros((len(self.free), 2 * longest))
@@ -142,11 +137,11 @@ class PaneStage:
         times = self.times[pane]
         times.parts += 1
         times.computed = max(times.computed, float(self._last[slot]))
-        columns = self._pool[slot, :, : self._sizes[slot]].copy()
+        rows = self._pool.rows[slot, : self._sizes[slot]].astype(np.float64)
         self._vacant.append(slot)
         received = int(self._received[slot])
         self._sizes[slot] = 0
-        return PaneResult(max(float(self.free[worker]), now), pane, columns, received)
+        return PaneResult(max(float(self.free[worker]), now), pane, rows, received)
 
     # ---- workers
 
@@ -192,10 +187,12 @@ class PaneStage:
 
 @jit
 def _serve(
-    pool: Pool,
+    rows: Points,
+    low: Bytes,
+    high: Bytes,
     sizes: Ints,
     slots: Ints,
-    points: Pool,
+    points: Points,
     arrival: Floats,
     workers: Ints,
     free: Floats,
@@ -207,13 +204,13 @@ def _serve(
     comparison: float,
     tuple_time: float,
 ) -> None:
-    no_worse = np.empty(BLOCK, dtype=np.int32)
-    no_better = np.empty(BLOCK, dtype=np.int32)
+    codes = np.zeros(padded(rows.shape[2]), dtype=np.uint8)
+    counter = np.zeros_like(codes)
     for i in range(len(arrival)):
         slot = slots[i]
-        sizes[slot], made = insert(pool[slot], sizes[slot], points[i], no_worse, no_better)
         w = workers[i]
-        cost = tuple_time + comparison * made
+        cost = tuple_time + comparison * sizes[slot]
+        sizes[slot] = insert(rows[slot], low[slot], high[slot], sizes[slot], points[i], codes, counter)
         free[w] = max(arrival[i], free[w]) + cost
         work[w] += cost
         finish[w, sent[w] % finish.shape[1]] = free[w]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
+from penstock.core.jit import jit
 from penstock.traffic import ArrivalProcess, Attributes
 from penstock.traffic.seeds import Seeds
 
@@ -31,6 +32,7 @@ class QueryStream:
     seconds: float = 0.0
     seed: int = 0
     waiting: Floats | None = None  # when each row really arrived, where it was held back to be put in order
+    buffered: float = 0.0  # seconds that rows were held back, all together
 
     def __post_init__(self) -> None:
         if len(self.arrival) != len(self.event_time) or not len(self.arrival):
@@ -48,27 +50,84 @@ class QueryStream:
             parts.append(drawn[max(0, first - start) : last - start])
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def in_order(self) -> "QueryStream":
+    def in_order(self, shift: float = 0.0) -> "QueryStream":
         """The stream as a K-slack buffer gives it on: by event time, each row once no earlier one is expected.
 
         A row is released when the largest event time seen is K beyond its own, K the largest delay so far; rows that
-        come after their turn are dropped.
+        come after their turn are dropped. The buffer is kept sorted, as the papers' is: a row that comes late is put
+        in its place by moving the entries before or after it, whichever are fewer, ``shift`` seconds each, and rows that
+        come meanwhile wait.
         """
         highest = np.maximum.accumulate(self.event_time)
         slack = np.maximum.accumulate(highest - self.event_time)
         punctuation = np.maximum.accumulate(highest - slack)
         late = self.event_time < np.concatenate([[-np.inf], punctuation[:-1]])
+        inserted = self.arrival
+        if shift:
+            inserted = _inserted(self.arrival, shift * _moved(self.event_time, punctuation))
         kept = np.flatnonzero(~late)
         order = kept[np.argsort(self.event_time[kept], kind="stable")]
         index = np.searchsorted(punctuation, self.event_time[order], side="left")
-        end = self.arrival[-1]
         release = np.where(
-            index < len(punctuation), self.arrival[np.minimum(index, len(punctuation) - 1)], end
+            index < len(punctuation), inserted[np.minimum(index, len(punctuation) - 1)], inserted[-1]
         )
-        release = np.maximum.accumulate(np.maximum(release, self.arrival[order]))
+        release = np.maximum.accumulate(np.maximum(release, inserted[order]))
         return QueryStream(
-            release, self.event_time[order], self.attributes, self.seconds, self.seed, self.arrival[order]
+            release,
+            self.event_time[order],
+            self.attributes,
+            self.seconds,
+            self.seed,
+            self.arrival[order],
+            float((release - inserted[order]).sum()),
         )
+
+
+def _moved(event_time: Floats, punctuation: Floats) -> Floats:
+    """How many entries of a sorted buffer each row displaces: those before its place or those after, the fewer."""
+    rank = np.empty(len(event_time), dtype=np.int64)
+    order = np.argsort(event_time, kind="stable")
+    rank[order] = np.arange(len(order))
+    gone = np.searchsorted(event_time[order], punctuation, side="right")
+    return _displaced(rank, gone)
+
+
+@jit
+def _displaced(rank: NDArray[np.int64], gone: NDArray[np.int64]) -> Floats:
+    """The same from the ranks of the event times and the rank below which rows have been released."""
+    size = len(rank)
+    tree = np.zeros(size + 1, dtype=np.int64)  # sums over ranks (Fenwick)
+    moved = np.zeros(size)
+    released = 0
+    for i in range(size):
+        before = _below(tree, rank[i])
+        moved[i] = max(0, min(before - released, i - before))
+        at = rank[i] + 1
+        while at <= size:
+            tree[at] += 1
+            at += at & -at
+        released = _below(tree, gone[i])
+    return moved
+
+
+@jit
+def _below(tree: NDArray[np.int64], rank: int) -> int:
+    total = 0
+    while rank > 0:
+        total += tree[rank]
+        rank -= rank & -rank
+    return total
+
+
+@jit
+def _inserted(arrival: Floats, work: Floats) -> Floats:
+    """When rows that are handled one after the other are done."""
+    done = np.empty(len(arrival))
+    free = -np.inf
+    for i in range(len(arrival)):
+        free = max(free, arrival[i]) + work[i]
+        done[i] = free
+    return done
 
 
 @lru_cache(maxsize=8)

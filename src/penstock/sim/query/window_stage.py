@@ -4,6 +4,11 @@ Each result of a pane partition is put into the buffers of all windows that hold
 buffered result into its window, one at a time for each window; a MERGE task joins two buffered results of a window into
 one. A task is computed for real when it is given to a worker, and lasts as long as its comparisons.
 
+The utilisation is that of the papers (Elastic-PPQ 3.1, "similarly" for this stage in 4.2); what a period was given to do is
+here what the workers got and what still waits at its end, since an idle worker is the only one that gets a task:
+
+    rho = sum_i p_i lambda_i / mu,   p_i = given_i / given,   lambda_i = p_i (given + waiting),   mu = period done / busy
+
 ==========  =======================================================================================
 ``WIN_FB``  an idle worker gets a WIN_UPDATE of the oldest window that has one and is not busy
 ``MERGE``   the same, and where no WIN_UPDATE is to be had, a MERGE of the oldest window with two results
@@ -21,7 +26,7 @@ import numpy as np
 
 from penstock.core.errors import PenstockError
 from penstock.preference.panes import PaneModel
-from penstock.sim.query.bnl import BLOCK, Pool, merge_into
+from penstock.sim.query.bnl import Rows, merged
 from penstock.sim.query.pane_stage import PaneResult
 
 Strategy = Literal["WIN_FB", "MERGE", "WIN_RR"]
@@ -33,10 +38,9 @@ class Window:
     """A window that is not finished: results waiting, its own result so far, whether a task works on it."""
 
     number: int
-    buffer: deque[Pool] = field(default_factory=deque)
+    buffer: deque[Rows] = field(default_factory=deque)
     busy: bool = False
-    columns: Pool = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
-    size: int = 0
+    rows: Rows = field(default_factory=lambda: np.empty((0, 0)))
     merging: int = 0  # MERGE tasks under way
 
 
@@ -56,7 +60,6 @@ class WindowStage:
         self,
         model: PaneModel,
         workers: int,
-        dims: int,
         comparison: float,
         task_time: float,
         strategy: Strategy,
@@ -64,22 +67,20 @@ class WindowStage:
         if strategy not in STRATEGIES:
             raise PenstockError(f"There is no window strategy '{strategy}'; choose {', '.join(STRATEGIES)}.")
         self.model, self.comparison, self.task_time, self.strategy = model, comparison, task_time, strategy
-        self._dims = dims
         self.workers = workers
         self._idle = dict.fromkeys(range(workers))  # in the order in which they became idle
         self._order = count()
         self._coming: list[tuple[float, int, PaneResult]] = []
-        self._running: list[tuple[float, int, int, Window, str, Pool | None]] = []
+        self._running: list[tuple[float, int, int, Window, str, Rows | None]] = []
         self._windows: dict[int, Window] = {}
         self._missing: dict[int, int] = {}  # pane -> results still to come, for closed panes
         self._arrived: dict[int, int] = {}
         self._closed_before: int | None = None
         self._next: int | None = None
-        self._spare: list[Pool] = []
         self.finished: list[Finished] = []
-        self.units_in = self.units_done = self.updates = self.merges = 0
-        self._assigned = 0.0
+        self.updates = self.merges = 0
         self.work: dict[int, float] = {}  # seconds of tasks given to each worker
+        self.given: dict[int, int] = {}  # tasks given to each worker
 
     # ---- input
 
@@ -115,12 +116,10 @@ class WindowStage:
         self._arrived[result.pane] = self._arrived.get(result.pane, 0) + 1
         for number in self.model.windows_of_pane(result.pane):
             window = self._windows.setdefault(number, Window(number))
-            window.buffer.append(result.columns)
-            self.units_in += 1
+            window.buffer.append(result.rows)
 
-    def _end(self, task: tuple[float, int, int, Window, str, Pool | None]) -> None:
+    def _end(self, task: tuple[float, int, int, Window, str, Rows | None]) -> None:
         time, _, worker, window, kind, made = task
-        self.units_done += 1
         if kind == "update":
             window.busy = False
             self.updates += 1
@@ -154,28 +153,21 @@ class WindowStage:
         return False
 
     def _update(self, worker: int, window: Window, now: float) -> None:
-        result = window.buffer.popleft()
-        self._reserve(window, window.size + result.shape[1])
-        window.size, made = merge_into(window.columns, window.size, result)
+        window.rows, made = merged(window.rows, window.buffer.popleft())
         window.busy = True
         self._start(worker, window, "update", None, now, made)
 
     def _merge(self, worker: int, window: Window, now: float) -> None:
-        left, right = window.buffer.popleft(), window.buffer.popleft()
-        joined = self._columns(left.shape[1] + right.shape[1])
-        joined[:, : left.shape[1]] = left
-        size, made = merge_into(joined, left.shape[1], right)
-        result = joined[:, :size].copy()
-        self._spare.append(joined)
+        result, made = merged(window.buffer.popleft(), window.buffer.popleft())
         window.merging += 1
         self._start(worker, window, "merge", result, now, made)
 
     def _start(
-        self, worker: int, window: Window, kind: str, made: Pool | None, now: float, comparisons: int
+        self, worker: int, window: Window, kind: str, made: Rows | None, now: float, comparisons: int
     ) -> None:
         duration = self.task_time + self.comparison * comparisons
-        self._assigned += duration
         self.work[worker] = self.work.get(worker, 0.0) + duration
+        self.given[worker] = self.given.get(worker, 0) + 1
         self._idle.pop(worker, None)
         heappush(self._running, (now + duration, next(self._order), worker, window, kind, made))
 
@@ -193,29 +185,13 @@ class WindowStage:
             if window is not None and (window.busy or window.buffer or window.merging):
                 return
             if window is not None:
-                self._spare.append(window.columns)
                 del self._windows[self._next]
-            size = window.size if window is not None else 0
+            size = len(window.rows) if window is not None else 0
             self.finished.append(Finished(self._next, now, size))
             self._next += 1
             for pane in [p for p in self._missing if p < self.model.first_pane_needed(self._next - 1)]:
                 self._missing.pop(pane)
                 self._arrived.pop(pane, None)
-
-    def _reserve(self, window: Window, rows: int) -> None:
-        if rows + BLOCK > window.columns.shape[1]:
-            larger = self._columns(rows)
-            larger[:, : window.size] = window.columns[:, : window.size] if window.size else 0
-            if window.columns.size:
-                self._spare.append(window.columns)
-            window.columns = larger
-
-    def _columns(self, rows: int) -> Pool:
-        for at, spare in enumerate(self._spare):
-            if spare.shape[1] >= rows + BLOCK:
-                return self._spare.pop(at)
-        self._spare = self._spare[-4:]
-        return np.empty((self._dims, -(-2 * (rows + BLOCK) // BLOCK) * BLOCK), dtype=np.float32)
 
     # ---- workers and figures
 
@@ -228,12 +204,26 @@ class WindowStage:
 
     def busy_until(self, now: float) -> float:
         """Seconds worked since the start, over all workers."""
-        return self._assigned - sum(max(0.0, task[0] - now) for task in self._running)
+        return sum(self.work.values()) - sum(max(0.0, task[0] - now) for task in self._running)
+
+    def utilisation(self, before: dict[int, int], done: int, busy: float, period: float) -> float:
+        """Utilisation of a period that began with the tasks ``before`` given to each worker (see above)."""
+        given = [count - before.get(worker, 0) for worker, count in self.given.items()]
+        total, waiting = sum(given), self.waiting
+        if not total:
+            return 0.0 if not waiting else waiting * busy / max(done, 1) / (self.workers * period)
+        share = sum(g * g for g in given) / total**2
+        return share * (total + waiting) * busy / max(done, 1) / period
+
+    @property
+    def done(self) -> int:
+        """Tasks that have ended."""
+        return self.updates + self.merges
 
     @property
     def waiting(self) -> int:
-        """Results in buffers, each counted for every window that holds it."""
-        return sum(len(w.buffer) for w in self._windows.values())
+        """Tasks still to be given out: one for each result in a buffer or being merged, for every window that holds it."""
+        return sum(len(w.buffer) + w.merging for w in self._windows.values())
 
     @property
     def idle_now(self) -> bool:
