@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def run(quick: bool, folder: Path) -> Report:
     )
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         bench = Bench(Path(scratch), sizes, report, folder)
-        parts = {
+        parts: dict[str, Callable[[], None]] = {
             "rates": bench.rates,
             "cores": bench.cores,
             "overlap": bench.overlap,
