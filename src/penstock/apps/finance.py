@@ -226,17 +226,19 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
 
 
 def synthetic_rows(numbers: int, symbols: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The first trades and quotes of the synthetic source, as rows."""
+    trades, quotes = synthetic_tables(numbers, symbols)
+    return trades.to_pylist(), quotes.to_pylist()
+
+
+def synthetic_tables(numbers: int, symbols: int) -> tuple[pa.Table, pa.Table]:
     """The first trades and quotes of the synthetic source."""
-    values = np.arange(numbers)
-    made = synthetic(values, symbols)
-    table = pa.table(made | {"symbol": _names(made["symbol"])}).to_pylist()
-    trades = [row for row in table if row["ts"] % _TRADES_IN == 0]
-    quotes = [
-        {"ts": row["ts"], "symbol": row["symbol"], "ask": row["price"] + 0.5, "ask_size": row["size"]}
-        for row in table
-        if row["ts"] % _TRADES_IN
-    ]
-    return trades, quotes
+    made = synthetic(np.arange(numbers), symbols)
+    table = pa.table(made | {"symbol": _names(made["symbol"])})
+    trade = made["ts"] % _TRADES_IN == 0
+    quotes = table.filter(pa.array(~trade)).rename_columns(["ts", "symbol", "ask", "ask_size"])
+    asked = quotes.set_column(2, "ask", pa.array(quotes["ask"].to_numpy() + 0.5))
+    return table.filter(pa.array(trade)), asked
 
 
 def real(limit: int = 0) -> dict[str, pa.Table]:

@@ -3,6 +3,7 @@
 import gzip
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ OPTIONS: Mapping[str, Option] = {**COMMON, "show": Option("10", "words to show, 
 WORDS_A_LINE = 8
 _SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "ri", "so", "tu", "va", "ze")
 VOCABULARY = pa.array([a + b + c for a in _SYLLABLES for b in _SYLLABLES for c in _SYLLABLES])
+#: Words of an everyday English dictionary, about.
+ENGLISH = 50_000
 
 
 @operator(inputs={"in": {"value": "int64"}}, output={"line": str})
@@ -69,6 +72,13 @@ def sentences(numbers: int) -> list[str]:
     words = [VOCABULARY.take(pa.array(_word(values, at))) for at in range(WORDS_A_LINE)]
     listed: list[str] = pc.binary_join_element_wise(*words, " ").to_pylist()
     return listed
+
+
+def text(lines: int, words: int = ENGLISH, seed: int = 0) -> pa.Array:
+    """Lines with as many words as English has, each as frequent as Zipf's law says: the r-th by 1 / r."""
+    known = pa.array(["".join(some) for some in islice(product(_SYLLABLES, repeat=5), words)])
+    ranks = (words ** np.random.default_rng(seed).random((WORDS_A_LINE, lines))).astype(np.int64) - 1
+    return pc.binary_join_element_wise(*[known.take(pa.array(row)) for row in ranks], " ")
 
 
 class Counts:

@@ -23,8 +23,17 @@ from penstock.spark.flow.writing import Folders
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+class Options:
+    """Stands for a session's options, which nothing here depends on."""
+
+    def set(self, key: str, value: str) -> None:
+        """Take an option."""
+
+
 class Session:
     """Stands for a Spark session."""
+
+    conf = Options()
 
     def range(self, start: int, end: int, _step: int, partitions: int) -> "Frame":
         """Numbers, one partition each."""
@@ -45,7 +54,7 @@ class Frame:
         """The session."""
         return Session()
 
-    def mapInArrow(self, function: Function, _schema: str) -> "Frame":
+    def mapInArrow(self, function: Function, _schema: Any) -> "Frame":
         """Run the function on each partition."""
         done = []
         for number, batches in enumerate(self.partitions):

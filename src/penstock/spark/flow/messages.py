@@ -4,6 +4,7 @@ A message is for one replica of one pipeline and carries rows with their key has
 travel the same way, so that one job does all the work of a micro-batch and brings its figures home.
 """
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.dataflow.rows import Chunk
 
-SCHEMA = "worker int, pipeline int, replica int, port string, origin long, number int, payload binary"
 ARROW = pa.schema(
     [
         ("worker", pa.int32()),
@@ -30,6 +32,12 @@ ARROW = pa.schema(
 REPORT = -1
 
 _HASH, _POSITION, _WHEN = "__hash", "__position", "__when"
+
+
+@functools.cache
+def messages_schema() -> StructType:
+    """The columns of messages as Spark has them; made once, since parsing them is a call to the JVM."""
+    return from_arrow_schema(ARROW)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """The same jobs as a Spark user writes them today: opponents of the benchmarks and nothing else."""
 
 from collections.abc import Iterator
+from math import exp
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -48,6 +49,19 @@ class _Totals(StatefulProcessor):
         """Nothing to close."""
 
 
+class _TotalsByRow(_Totals):
+    """The same with rows instead of frames."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        """Add the rows of one key."""
+        n, s = self._state.get() or (0, 0.0)
+        for row in rows:
+            n += 1
+            s += row.value
+        self._state.update((n, s))
+        yield Row(key=key[0], n=n, s=s)
+
+
 class _Words(StatefulProcessor):
     """The count of a word."""
 
@@ -66,6 +80,17 @@ class _Words(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class _WordsByRow(_Words):
+    """The same with rows instead of frames."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        """Count the rows of one word."""
+        (n,) = self._state.get() or (0,)
+        n += sum(1 for _ in rows)
+        self._state.update((n,))
+        yield Row(word=key[0], n=n)
 
 
 class _Bargains(StatefulProcessor):
@@ -105,20 +130,47 @@ class _Bargains(StatefulProcessor):
         """Nothing to close."""
 
 
+class _BargainsByRow(_Bargains):
+    """The same with rows instead of frames."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        """Go through the trades and quotes of one symbol in order of time."""
+        amount, volume = self._state.get() or (0.0, 0.0)
+        for row in sorted(rows, key=lambda r: r.ts):
+            if row.trade:
+                amount += row.price * row.size
+                volume += row.size
+            elif volume and row.price < (vwap := amount / volume):
+                index = row.size * exp(min(vwap - row.price, 700.0))
+                yield Row(symbol=key[0], ts=row.ts, ask=row.price, vwap=vwap, index=index)
+        self._state.update((amount, volume))
+
+
+#: Job -> processor of frames, processor of rows, key, schema of the results.
 _JOBS = {
-    "totals": (_Totals, "key", "key long, n long, s double"),
-    "words": (_Words, "word", "word string, n long"),
-    "bargains": (_Bargains, "symbol", "symbol string, ts long, ask double, vwap double, index double"),
+    "totals": (_Totals, _TotalsByRow, "key", "key long, n long, s double"),
+    "words": (_Words, _WordsByRow, "word", "word string, n long"),
+    "bargains": (
+        _Bargains,
+        _BargainsByRow,
+        "symbol",
+        "symbol string, ts long, ask double, vwap double, index double",
+    ),
 }
 
 
-def transform_with_state(frame: DataFrame, job: str, checkpoint: str) -> StreamingQuery:
-    """A job written with ``transformWithState`` in Python, to nowhere."""
+def transform_with_state(frame: DataFrame, job: str, checkpoint: str, by_row: bool = False) -> StreamingQuery:
+    """A job written with Python's ``transformWithState``, in frames or row by row, to nowhere."""
     spark = frame.sparkSession
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
-    processor, key, schema = _JOBS[job]
-    grouped = frame.groupBy(key).transformWithStateInPandas(
-        statefulProcessor=processor(), outputStructType=schema, outputMode="Update", timeMode="None"
+    frames, rows, key, schema = _JOBS[job]
+    grouped = frame.groupBy(key)
+    call = grouped.transformWithState if by_row else grouped.transformWithStateInPandas
+    made = call(
+        statefulProcessor=rows() if by_row else frames(),
+        outputStructType=schema,
+        outputMode="Update",
+        timeMode="None",
     )
-    writer = grouped.writeStream.outputMode("update").format("noop").option("checkpointLocation", checkpoint)
+    writer = made.writeStream.outputMode("update").format("noop").option("checkpointLocation", checkpoint)
     return writer.trigger(availableNow=True).start()

@@ -21,7 +21,7 @@ from penstock.spark.checkpoint import Publication
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState, Owed
-from penstock.spark.flow.messages import REPORT, SCHEMA
+from penstock.spark.flow.messages import REPORT, messages_schema
 from penstock.spark.flow.state_store import LayerFile, OperatorState
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import Job
@@ -106,22 +106,23 @@ class Stepper:
             part.batch,
             {} if self.cpu is None else self.cpu.groups(definition.wiring(part.plan).layout),
         )
+        schema = messages_schema()
         first = 1
         if part.frame is not None:
-            frame = part.frame.mapInArrow(SourceTask(job, definition.sources, definition.timed), SCHEMA)
+            frame = part.frame.mapInArrow(SourceTask(job, definition.sources, definition.timed), schema)
         else:
             workers = job.wiring.layout.workers(part.segment, 1)
             tasks = spark.range(0, workers, 1, workers)
-            frame = tasks.mapInArrow(LevelTask(job, 1, part.files), SCHEMA)
+            frame = tasks.mapInArrow(LevelTask(job, 1, part.files), schema)
             first = 2
         for level in range(first, job.levels + 1):
             workers = job.wiring.layout.workers(part.segment, level)
-            frame = frame.repartitionById(workers, "worker").mapInArrow(LevelTask(job, level), SCHEMA)
+            frame = frame.repartitionById(workers, "worker").mapInArrow(LevelTask(job, level), schema)
         try:
-            rows = frame.select("pipeline", "payload").collect()
+            rows = frame.collect()
         except PySparkException as error:
             raise _in_one_sentence(error) from None
-        return [json.loads(bytes(payload)) for pipeline, payload in rows if pipeline == REPORT]
+        return [json.loads(bytes(row[-1])) for row in rows if row[1] == REPORT]
 
 
 def _in_one_sentence(error: PySparkException) -> Exception:

@@ -17,8 +17,9 @@ from penstock.spark.flow.messages import Message, batch_of, messages_of, unpack
 from penstock.spark.flow.worker import Job, Worker, addressed
 from penstock.spark.segments import read_segment
 
-#: Rows gathered before they are routed: large enough for few messages, small enough for a bounded memory.
-CHUNK_ROWS = 262_144
+#: Rows gathered before they are routed: large enough for few messages, small enough that routing keeps pace with Spark's
+#: reading, which goes on meanwhile.
+CHUNK_ROWS = 65_536
 #: Bits of a position for the row number within an input partition.
 ROW_BITS = 40
 
