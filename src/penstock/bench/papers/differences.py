@@ -1,6 +1,6 @@
 """Why a claim differs, beside the claims that do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.bench.report import Report, Table
 
@@ -21,3 +21,19 @@ def explain(report: Report, reasons: Mapping[str, str]) -> None:
             rows.append([claim.text, reasons[max(known, key=len)] if known else "not understood yet"])
     if rows:
         report.tables.append(Table("Where it differs, and why", ("claim", "why"), rows))
+
+
+#: What was chosen, on what grounds, and what else was tried with what result.
+Choice = tuple[str, str, str]
+
+
+def disclose(report: Report, choices: Sequence[Choice]) -> None:
+    """Add a table of the choices that the paper leaves open, so that a reader sees which claims hang on them.
+
+    >>> made = Report("t", "c")
+    >>> disclose(made, [("length", "their logs", "shorter: claim 1 differs")])
+    >>> made.tables[0].rows
+    [['length', 'their logs', 'shorter: claim 1 differs']]
+    """
+    columns = ("choice", "grounds", "what else was tried, and what it gave")
+    report.tables.append(Table("How the set-up was chosen", columns, [list(choice) for choice in choices]))

@@ -88,7 +88,7 @@ def _draw_artificial(axes: Any, out: QueryOutcome) -> None:
 
 def bursts(report: Report, scale: float, folder: Path) -> None:
     """Fig. 10: elasticity alone against two levels."""
-    seconds = max(10.0, 125.0 * scale)
+    seconds = max(10.0, 100.0 * scale)
     streams = {
         "MAP, I = 1K": Traffic("map", 80_000, seconds, 1000),
         "self-similar, H = 0.6": Traffic("selfsimilar", 80_000, seconds, 0.6),
@@ -158,7 +158,7 @@ def _draw_bursts(axes: Any, outs: list[QueryOutcome]) -> None:
 def splitting(report: Report, scale: float, folder: Path) -> None:
     """Fig. 11: tuples that pass, by thread level, for even and for PID splitting."""
     levels = range(1, 13) if scale >= 0.3 else (1, 4, 8, 12)
-    traffic = Traffic("map", 80_000, max(3.0, 60.0 * scale), 1000)
+    traffic = Traffic("map", 80_000, max(3.0, 30.0 * scale), 1000)
     jobs = [
         QueryRun(traffic, slide=TENTH, scheduling=None, splitting=s, n=n, control=None, drain=0.0)
         for s in ("TB_RR", "AS_PID")

@@ -3,20 +3,29 @@
 from pathlib import Path
 
 from penstock.bench.papers import elastic_panes, elastic_streams
-from penstock.bench.papers.differences import explain
+from penstock.bench.papers.differences import disclose, explain
 from penstock.bench.report import Report
 
-#: Why claims differ where they do, by how the claim begins.
-REASONS = {
-    "Fig. 9: threads": "Our constant makes a tuple a little dearer than the paper's machine at this rate.",
-    "Fig. 9: utilisation": "Over 2.5 s the unevenness of the 250 ms samples, which the PID holds at 0.9, averages out.",
-    "Fig. 10": "Over 2.5 s the unevenness of the 250 ms samples, which the PID holds at 0.9, averages out: by the interval it is 0.74, and the threads are a fifth of those without splitting.",
-    "Fig. 12: MERGE needs": "MERGE tasks are work of their own; they fill idle workers and shorten the answers, and the controller sees busier workers.",
-    "Fig. 13": "While the backlog of the start is worked off nobody is idle, with or without MERGE tasks.",
-    "Tables 4-5: every stream": "A window is about six seconds of serial work at our constant, of which MERGE tasks spread a part; the last window ends that much after the last tuple. On top comes what piled up while the run started with one worker a stage.",
-    "Tables 4-5: throughput": "Dominated by the start, in which no window is given out.",
-    "Fig. 17": "The start weighs more than the interval: what piles up in it is given out unevenly later.",
-}
+#: Why claims differ where they do, by how the claim begins. Only causes that were looked into; others are "not understood yet".
+REASONS: dict[str, str] = {}
+
+#: Single runs, shorter than those of this page, unless it says otherwise.
+CHOICES = (
+    ("a tuple costs a comparison with each one its partition keeps, a merge those between its two sides", "the authors' public code",
+     "comparisons only until a dominator is met, 290 ns each, as before: 0 of 16 streams within 3.1 %, Fig. 9 and Fig. 10 differed"),
+    ("177 ns a comparison, 3.7 us a tuple", "straight line through the utilisations the authors publish for 7 to 20 even parts (Fig. 11)",
+     "nothing else; Fig. 11's even column is therefore a fit, not a test"),
+    ("the controller sees the mean of the 250 ms samples, and the window stage's waiting tasks", "the authors' public code",
+     "utilisation over 2.5 s and arrivals alone, as before: the start's backlog hardly shrank, Fig. 12 differed"),
+    ("pane stage alone: the controller is told a splitting of 1", "the authors' public code", "the measured splitting, as before: Figs. 9 and 10 differed"),
+    ("Fig. 9 starts with 3 threads, held for 5 s", "the authors' log starts with 3 and shows no reaction to its first interval",
+     "not held, phases of 18 s: 5, 5, 7, 7, 6, 7 threads, and the claim differed"),
+    ("Tables 4-5: set-point 0.7 of the splitting controller, ten million tuples (random walk five)", "the authors' logs of these runs",
+     "0.9 on MAP I = 1K over 120 s: 13.4 pane threads, the end 4.7 s after the last tuple; at 0.7 over 330 s 4.1 threads and 4.2 s"),
+    ("delta ends with the last window that the stream fills", "the authors' code answers no others", "not tried"),
+    ("Fig. 17 on a MAP with Game1's rate and dispersion, from one worker a stage", "Game1 is not public",
+     "I = 1K from 2 + 12 workers: CV 0.93, 0.91, 0.84, and the claim differed"),
+)  # fmt: skip
 
 
 def run(scale: float, folder: Path) -> Report:
@@ -28,5 +37,6 @@ def run(scale: float, folder: Path) -> Report:
     elastic_streams.merge_tasks(report, scale, folder)
     elastic_streams.tables(report, scale)
     elastic_streams.sensitivity(report, scale)
+    disclose(report, CHOICES)
     explain(report, REASONS)
     return report

@@ -180,10 +180,10 @@ def _table_claims(report: Report, names: list[str], outs: dict[Any, QueryOutcome
 
 def sensitivity(report: Report, scale: float) -> None:
     """Fig. 17: error of the utilisation and variation of the throughput by the two periods."""
-    traffic = Traffic("map", 17_000, max(8.0, 120.0 * scale), 1000)
+    traffic = Traffic("map", 16_923, max(8.0, 120.0 * scale), 2853)
     controls = (2.5, 5.0, 10.0) if scale >= 0.3 else (2.5,)
-    samplings = (0.125, 0.25, 0.5, 1.0) if scale >= 0.3 else (0.25, 1.0)
-    jobs = [QueryRun(traffic, control=c, sampling=s, n=2, m=12) for c in controls for s in samplings]
+    samplings = (0.1, 0.25, 0.5, 1.0) if scale >= 0.3 else (0.25, 1.0)
+    jobs = [QueryRun(traffic, control=c, sampling=s) for c in controls for s in samplings]
     outs = {(o.run.control, o.run.sampling): o for o in spread(execute, jobs)}
     rows = []
     for control in controls:
@@ -194,11 +194,11 @@ def sensitivity(report: Report, scale: float) -> None:
             "Fig. 17: control interval and sampling period",
             ("control (s)", *(f"error %, {1e3 * s:g} ms" for s in samplings), "CV of throughput"),
             rows,
-            "On MAP I = 1K at 17,000 tuples/s, the rate of the paper's Game1, which is not public. Error: mean utilisation "
-            "of the pane stage against 0.9.",
+            "On a MAP with the rate and the index of dispersion of the paper's Game1 (PPQ, Table 2), which is not public. Error: mean "
+            "utilisation of the pane stage against 0.9.",
         )
     )
-    best = min(min(r[1:-1]) for r in rows)
+    best = min(e for r in rows for s, e in zip(samplings, r[1:-1], strict=True) if r[0] / s >= 10)
     report.claim(
         "Fig. 17: with tens of samples an interval the error is small", "1-2 %", f"{best:.1f} %", best < 5.0
     )

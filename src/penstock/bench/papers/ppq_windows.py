@@ -8,17 +8,15 @@ import numpy as np
 
 from penstock.bench.papers.drawing import COLOURS, draw
 from penstock.bench.papers.parallel import spread
+from penstock.bench.papers.ppq_panes import COMPARISON, TUPLE
 from penstock.bench.papers.query_runs import QueryRun, Traffic, execute
 from penstock.bench.report import Report, Table
 from penstock.sim.query.bnl import Pool, insert_all, merged
 
-#: A comparison on the machine imitated, so that the query at 50,000 tuples/s needs about a dozen window workers.
-COMPARISON, TUPLE = 30e-9, 0.5e-6
-
 
 def scheduling(report: Report, scale: float, folder: Path) -> None:
     """Figs. 12 and 13: windows to whoever is free, or to workers in turn."""
-    seconds = max(5.0, 40.0 * scale)
+    seconds = max(5.0, 30.0 * scale)
     levels = (1000, 2500, 4000, 6000, 8000) if scale >= 0.3 else (1000, 6000)
     jobs = [_run(seconds, burst, strategy, 4, 13) for burst in levels for strategy in ("WIN_RR", "WIN_FB")]
     outs = {(o.run.traffic.burst, o.run.scheduling): o for o in spread(execute, jobs)}
@@ -53,8 +51,8 @@ def scheduling(report: Report, scale: float, folder: Path) -> None:
 
 def _run(seconds: float, burst: float, strategy: Any, n: int, m: int) -> QueryRun:
     return QueryRun(
-        Traffic("map", 50_000, seconds, burst), scheduling=strategy, n=n, m=m, control=None, comparison=COMPARISON,
-        tuple_time=TUPLE, drain=0.5,
+        Traffic("map", 50_000, seconds, burst), scheduling=strategy, n=n, m=m, control=None, sampling=1.0, step=0.2, lowest=0.01,
+        comparison=COMPARISON, tuple_time=TUPLE, drain=0.5,
     )  # fmt: skip
 
 
@@ -102,29 +100,31 @@ def panes_against_windows(report: Report, scale: float) -> None:
     """Fig. 14: comparisons with panes over comparisons where each window is updated tuple by tuple."""
     pane = 5_000 if scale >= 0.3 else 800
     rows: list[list[Any]] = []
-    for panes in (2, 5, 10, 20):
-        plain, with_panes = _comparisons(pane, panes)
-        rows.append([panes, plain, with_panes, with_panes / plain])
+    for panes in (1, 2, 5, 10, 20):
+        made = np.array([_comparisons(pane, panes, seed) for seed in range(4)]).mean(axis=0)
+        rows.append([panes, *made, made[1] / made[0]])
     report.tables.append(
         Table(
             f"Fig. 14: comparisons for one window, panes of {pane:,} tuples",
             ("panes a window", "without panes", "with panes", "ratio"),
             rows,
+            "The paper's windows have up to ten panes (1 s sliding by 100 ms). Beyond, the ratio levels off at the share of tuples "
+            "that pass a pane, since nearly all the work is then that of merging.",
         )
     )
-    ratios = [r[3] for r in rows]
+    ratios = [r[3] for r in rows if r[0] <= 10]
     report.claim(
-        "Fig. 14: panes save work, more the more windows overlap", "ratio below 1 and falling",
-        ", ".join(f"{r:.2f}" for r in ratios), ratios[0] < 1.05 and all(a >= b for a, b in pairwise(ratios)),
+        "Fig. 14: panes save work, more the more windows overlap (up to 10 panes)", "ratio below 1 and falling",
+        ", ".join(f"{r:.2f}" for r in ratios), ratios[1] < 1 and all(a >= b for a, b in pairwise(ratios)),
     )  # fmt: skip
 
 
-def _comparisons(pane: int, panes: int) -> tuple[int, int]:
+def _comparisons(pane: int, panes: int, seed: int) -> tuple[int, int]:
     """Comparisons that one window costs: all its tuples one by one; or its share of a pane's, and the merging of results.
 
     A pane belongs to ``panes`` windows, so that one window's share of the pane stage is one pane.
     """
-    points = np.random.default_rng(panes).random((pane * panes, 8)).astype(np.float32)
+    points = np.random.default_rng(seed).random((pane * panes, 8)).astype(np.float32)
     plain = _skyline(points)[1]
     parts = [_skyline(part) for part in np.split(points, panes)]
     with_panes = parts[0][1]
@@ -148,7 +148,7 @@ def punctuations(report: Report, scale: float) -> None:
     traffic = Traffic("poisson", 3_000, seconds)
     drops = (None, 0.01, 0.02, 0.05)
     jobs = [
-        QueryRun(traffic, n=4, m=16, control=None, delay=0.03, heavy=900.0, drop=d, comparison=60e-9, tuple_time=1e-6, drain=1.0)
+        QueryRun(traffic, n=4, m=16, control=None, delay=0.03, heavy=900.0, drop=d, comparison=COMPARISON, tuple_time=TUPLE, drain=1.0)
         for d in drops
     ]  # fmt: skip
     outs = spread(execute, jobs)
