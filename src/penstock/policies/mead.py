@@ -1,6 +1,6 @@
 """Vertical scaling by queueing models fed with fitted arrival processes (MEAD V)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isnan, nan
 from typing import Any
@@ -46,10 +46,11 @@ class Mead:
     """Every ``interval`` seconds: fit the arrivals, predict, and give each operator the least that meets the target.
 
     model: "map" (Markovian arrival processes by KPC, worst of the ``best`` fits of each of ``windows``: the whole buffer,
-    its last half, ...), "mg1" (Poisson arrivals) or "gig1" (Kingman; means only). target: response time in seconds of
+    its last half, its last quarter; the paper's experiments do without the last one), "mg1" (Poisson arrivals) or "gig1" (Kingman; means only). target: response time in seconds of
     every path from source to sink, its mean or the given ``percentile`` (0.95). levels: CPU shares to choose from.
     down: by how many levels an operator may lose at one decision (None: any number). demands: service demands by
-    operator in seconds on a whole core, where they are known beforehand; otherwise they are measured.
+    operator in seconds on a whole core, where they are known beforehand; otherwise they are measured. fit: how
+    inter-arrival times become processes, best first; :func:`penstock.models.fit_kpc` unless given.
 
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
     cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)
@@ -61,7 +62,7 @@ class Mead:
     percentile: float | None = None
     levels: tuple[float, ...] = CPU_LEVELS
     interval: float = 60.0
-    windows: int = 2
+    windows: int = 3
     best: int = 5
     delta: float = 0.05
     down: int | None = 1
@@ -70,6 +71,7 @@ class Mead:
     demands: Mapping[str, float] = field(default_factory=dict)
     max_states: int = 16
     least: int = 1000  # inter-arrival times needed for a fit
+    fit: Callable[[Any, int, int], Sequence[Any]] | None = None  # of gaps, how many, most states
     name: str = "Mead"
 
     def __post_init__(self) -> None:
@@ -172,7 +174,8 @@ class Mead:
                 for p in parts
                 if p.sum() > 0
             )
-        fits = [fit_kpc(p, best=self.best, max_states=self.max_states) for p in parts if p.sum() > 0]
+        fit = self.fit or (lambda p, best, states: fit_kpc(p, best=best, max_states=states))
+        fits = [fit(p, self.best, self.max_states) for p in parts if p.sum() > 0]
         return tuple(fit for window in fits for fit in window)
 
     def _batches(

@@ -41,7 +41,8 @@ class Mpc:
     inter-arrival times every ``refit`` seconds instead of Kingman's formula; ``"microbatch"`` takes response times from the
     micro-batch model (for plants that tell their trigger), ``"microbatch-map"`` the same under a fitted process; with
     any of them the target may be a ``percentile``. ``margin`` plans for so many standard deviations of recent forecast errors above
-    the forecast, ``drain`` to work a backlog off within so many seconds; ``steep`` above 1 sharpens the latency cost.
+    the forecast; ``headroom`` (0.95) keeps ready for that quantile of the work of the last ``recall`` steps, through the silences
+    between bursts; ``drain`` plans to work a backlog off within so many seconds; ``steep`` above 1 sharpens the latency cost.
     """
 
     objective: str = "throughput"
@@ -64,6 +65,8 @@ class Mpc:
     refit: float = 60.0
     drain: float | None = None
     margin: float = 0.0
+    headroom: float | None = None
+    recall: int = 240
     steep: float = 1.0
     rebalance: bool = True
     forecaster: Forecaster[Any] = field(default_factory=HoltWinters)
@@ -84,10 +87,12 @@ class Mpc:
             or self.target <= 0
             or (self.alpha or 1) <= 0
             or self.margin < 0
+            or not 0 <= (self.headroom or 0.0) <= 1
+            or self.recall < 1
             or self.steep <= 0
         ):
             raise PenstockError(
-                "Mpc needs horizon >= 1; switching, beta and margin of at least 0; target, alpha and steep above 0."
+                "Mpc needs horizon and recall >= 1; switching, beta and margin >= 0; target, alpha and steep > 0; headroom within [0, 1]."
             )
         if not 1 <= self.workers[0] <= self.workers[1]:
             raise PenstockError(
@@ -139,7 +144,7 @@ class Mpc:
     def _outlook(self) -> Outlook:
         return Outlook(
             self.forecaster, self.horizon, self.waiting, self.percentile, self.refit,
-            self.drain, self.margin, self.knob, self.speed_knob, self.speeds,
+            self.drain, self.margin, self.headroom, self.recall, self.knob, self.speed_knob, self.speeds,
         )  # fmt: skip
 
     # -- the choice

@@ -1,7 +1,8 @@
 """What :class:`penstock.policies.Mpc` expects of a stage over its horizon, from what it has seen (MPC 3.1, 3.2).
 
-lambda_i = forecast of step i + margin x standard deviation of recent forecast errors + backlog / drain
-r        = mean of the last three measured over predicted waits                                     (Expr. 8)
+lambda_i = max(forecast of step i + margin x standard deviation of recent forecast errors, ready) + backlog / drain
+ready    = quantile ``headroom`` of the work that came in each of the last ``recall`` steps, as tuples of today's cost
+r        = mean of the last three measured over predicted waits (Expr. 8)
 """
 
 from dataclasses import dataclass, replace
@@ -26,11 +27,12 @@ _MEMORY = 0.9
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Per stage: forecaster's state, its last forecast and mean square error, last load, correction factors, fitted waits."""
+    """Per stage: forecaster's state, its last forecast and mean square error, recent work, load, correction factors, fits."""
 
     forecast: Any
     foreseen: float = nan
     error: float = 0.0
+    recent: tuple[float, ...] = ()  # seconds of work on one replica that came a second, latest last
     expected: Load | None = None
     ratios: tuple[float, ...] = ()
     bursts: BurstWait | BatchResponse | None = None
@@ -49,6 +51,8 @@ class Outlook:
     refit: float
     drain: float | None
     margin: float
+    headroom: float | None
+    recall: int
     knob: Knob
     speed_knob: Knob
     speeds: tuple[float, ...]
@@ -59,6 +63,7 @@ class Outlook:
         """Learn from one observation; the load is None while rate or cost are unknown."""
         memory = memory or StageMemory(self.forecaster.start())
         memory = self._forecast(memory, stage.arrival_rate)
+        memory = self._recall(memory, stage.arrival_rate, self._work(stage, observation))
         memory = self._correct(memory, stage, observation)
         memory = self._fit(memory, stage, observation)
         load = self._load(memory, stage, observation)
@@ -75,6 +80,21 @@ class Outlook:
             error = _MEMORY * error + (1 - _MEMORY) * (rate - memory.foreseen) ** 2
         forecast = self.forecaster.update(memory.forecast, rate)
         return replace(memory, forecast=forecast, error=error, foreseen=self.forecaster.predict(forecast, 1))
+
+    def _recall(self, memory: StageMemory, rate: float, work: float) -> StageMemory:
+        if self.headroom is None or not rate * work >= 0:
+            return memory
+        return replace(memory, recent=(*memory.recent, rate * work)[-self.recall :])
+
+    def _rates(self, memory: StageMemory, stage: StageObservation, work: float) -> tuple[float, ...]:
+        """Tuples a second to plan for, step by step."""
+        margin = self.margin * sqrt(memory.error)
+        waiting = stage.backlog / self.drain if self.drain and stage.backlog > 0 else 0.0
+        ready = 0.0
+        if self.headroom is not None and memory.recent and work > 0:
+            ready = float(np.quantile(memory.recent, self.headroom)) / work
+        ahead = trajectory(self.forecaster, memory.forecast, self.horizon)
+        return tuple(max(r + margin, ready) + waiting for r in ahead)
 
     def _correct(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> StageMemory:
         """r = mean of the last three measured over predicted waits (Expr. 8); responses on micro-batches."""
@@ -128,13 +148,11 @@ class Outlook:
 
     def _load(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Load | None:
         work = self._work(stage, observation)
-        rates = trajectory(self.forecaster, memory.forecast, self.horizon)
+        rates = self._rates(memory, stage, work)
         wait = self._wait(memory, stage, observation)
         if wait is None or not work > 0 or not all(isfinite(r) for r in rates):
             return None
-        extra = self.margin * sqrt(memory.error)
-        extra += stage.backlog / self.drain if self.drain and stage.backlog > 0 else 0.0
-        gaps = tuple(1.0 / max(r + extra, 1e-9) for r in rates)
+        gaps = tuple(1.0 / max(r, 1e-9) for r in rates)
         correction = float(np.mean(memory.ratios)) if memory.ratios else 1.0
         return Load(stage.name, gaps, work, wait, correction)
 

@@ -14,8 +14,10 @@ from penstock.sim.operator import OperatorCosts, PartitionedOperator, Triggers
 from penstock.sim.operator.migration import PROTOCOLS, Protocol
 
 #: When the rate steps up, and when six replicas become eight.
-STEP, CHANGE, END = 5.0, 6.0, 8.0
+STEP, CHANGE, END = 5.0, 6.0, 10.0
 _SLOT = 0.02
+#: Seconds between two readings of the paper's monitors (5.2.1), over which it averages a latency.
+_MONITORED = 1.0
 
 
 def migration(report: Report, scale: float, folder: Path) -> None:
@@ -28,10 +30,9 @@ def migration(report: Report, scale: float, folder: Path) -> None:
     runs = {p: _run(stream, p) for p in PROTOCOLS}
     rows: list[list[Any]] = []
     for protocol, (latency, counts, moved) in runs.items():
-        after = slice(int(CHANGE / _SLOT), int((CHANGE + 1.0) / _SLOT))
-        first = slice(int(CHANGE / _SLOT), int((CHANGE + 0.1) / _SLOT))
+        after, first = _slots(CHANGE, END), _slots(CHANGE, CHANGE + 0.1)
         rows.append([
-            protocol, moved, 1e3 * np.nanmax(latency[after]), 1e3 * np.nanmean(latency[after]), counts[first].sum(),
+            protocol, moved, 1e3 * _monitored_peak(latency, counts), 1e3 * np.nanmax(latency[after]), counts[first].sum(),
             _settled(latency),
         ])  # fmt: skip
     report.tables.append(
@@ -40,26 +41,25 @@ def migration(report: Report, scale: float, folder: Path) -> None:
             (
                 "protocol",
                 "keys moved",
-                "latency peak (ms)",
-                "mean of 1 s (ms)",
+                "latency peak, by 1 s (ms)",
+                "by 20 ms (ms)",
                 "results in the first 100 ms",
-                "settled after (ms)",
+                "below 100 ms after (ms)",
             ),
             rows,
-            "The paper gives curves without numbers: MP below S-BLK below R-BLK in latency, and most results during the migration.",
+            "The paper gives curves without numbers: MP below S-BLK below R-BLK in latency, and most results during the migration. Its monitors "
+            "read every second. Looked at every 20 ms, S-BLK has a short peak of its own: what the splitter held comes out together.",
         )
     )
     by = {r[0]: r for r in rows}
     report.claim(
-        "Fig. 10a: MP has the lowest latency after the change", "MP < S-BLK < R-BLK",
-        ", ".join(f"{p} {by[p][3]:.1f} ms" for p in PROTOCOLS), by["MP"][3] <= min(by["S-BLK"][3], by["R-BLK"][3]),
+        "Fig. 10a: latency peaks are lowest with MP, highest with R-BLK", "MP < S-BLK < R-BLK",
+        ", ".join(f"{p} {by[p][2]:.1f} ms" for p in PROTOCOLS), by["MP"][2] < by["S-BLK"][2] < by["R-BLK"][2],
     )  # fmt: skip
     report.claim(
-        "Fig. 10a: S-BLK peaks lower than R-BLK",
-        "yes",
-        f"{by['S-BLK'][2]:.1f} and {by['R-BLK'][2]:.1f} ms",
-        by["S-BLK"][2] < by["R-BLK"][2],
-    )
+        "Fig. 10a: after the migration the latency falls soonest with MP", "MP before S-BLK",
+        ", ".join(f"{p} {by[p][5]:.0f} ms" for p in PROTOCOLS), by["MP"][5] < min(by["S-BLK"][5], by["R-BLK"][5]),
+    )  # fmt: skip
     report.claim(
         "Fig. 10b: MP gives most results during the migration", "MP", ", ".join(f"{p} {by[p][4]:.0f}" for p in PROTOCOLS),
         by["MP"][4] >= max(by["S-BLK"][4], by["R-BLK"][4]),
@@ -74,7 +74,7 @@ def _run(stream: Triggers, protocol: Protocol) -> tuple[Any, Any, int]:
     done = plant.apply(Decision((Change(Knob.WORKERS, "operator", 8),), "the experiment"))
     plant.wait_until(END + 1.0)
     plant.observe()
-    departures = plant._departures
+    departures = plant.departures
     slots = np.floor(departures / _SLOT).astype(int)
     count = int(END / _SLOT)
     inside = slots < count
@@ -84,11 +84,21 @@ def _run(stream: Triggers, protocol: Protocol) -> tuple[Any, Any, int]:
     return latency, counts, int(done.moved / plant.costs.state_bytes)
 
 
-def _settled(latency: Any) -> float:
-    """Milliseconds from the change until the latency stays below twice what it ends at."""
-    end = float(np.nanmean(latency[int((END - 0.5) / _SLOT) :]))
-    after = latency[int(CHANGE / _SLOT) :]
-    above = np.flatnonzero(after > 2 * end)
+def _slots(start: float, end: float) -> slice:
+    return slice(int(start / _SLOT), int(end / _SLOT))
+
+
+def _monitored_peak(latency: Any, counts: Any) -> float:
+    """The highest mean latency of a monitoring interval after the change."""
+    each = round(_MONITORED / _SLOT)
+    after = _slots(CHANGE, END)
+    total = np.nansum((latency * counts)[after].reshape(-1, each), axis=1)
+    return float(np.max(total / np.maximum(counts[after].reshape(-1, each).sum(axis=1), 1)))
+
+
+def _settled(latency: Any, bound: float = 0.1) -> float:
+    """Milliseconds from the change until the latency stays below a bound."""
+    above = np.flatnonzero(latency[_slots(CHANGE, END)] > bound)
     return 1e3 * _SLOT * (int(above[-1]) + 1) if len(above) else 0.0
 
 

@@ -21,21 +21,23 @@ from penstock.traffic.keys import zipf_frequencies
 Floats = NDArray[np.float64]
 
 KEYS, SLIDE, MOST = 2836, 25, 12
+#: Random walks over which figures are averaged: a single one has too few violations to tell strategies apart.
+WALKS = 4
 FREQUENCIES = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 
 
 @lru_cache(maxsize=2)
-def workload(name: str, seconds: int) -> Triggers:
+def workload(name: str, seconds: int, seed: int = 0) -> Triggers:
     """``walk``: a random walk of the rate; ``day``: the rate of a day of quotes, a hundred times as fast."""
-    rates = _walk(seconds) if name == "walk" else _day(seconds)
+    rates = _walk(seconds, seed) if name == "walk" else _day(seconds)
     threshold, other = alias_tables(zipf_frequencies(KEYS, 0.4))
     times, keys = quote_triggers(rates, threshold, other, SLIDE, np.random.default_rng(7))
     return Triggers(times, keys, KEYS, float(seconds), SLIDE)
 
 
-def _walk(seconds: int) -> Floats:
-    """Quotes a second between 150,000 and 550,000: a walk that turns back at its bounds."""
-    rng = np.random.default_rng(21)
+def _walk(seconds: int, seed: int) -> Floats:
+    """Quotes a second between 150,000 and 550,000, in steps of 6 % like the published walk, held at its bounds."""
+    rng = np.random.default_rng(21 + seed)
     rate, rates = 300_000.0, []
     for _ in range(seconds):
         rate *= float(np.exp(rng.normal(0.0, 0.06)))
@@ -101,7 +103,7 @@ def quote_triggers(
 
 @dataclass(frozen=True)
 class MpcRun:
-    """One run: workload, strategy, switching cost, horizon, seconds between steps."""
+    """One run: workload, strategy, switching cost, horizon, seconds between steps, length, which random walk."""
 
     workload: str
     strategy: str
@@ -109,6 +111,7 @@ class MpcRun:
     horizon: int = 1
     step: float = 1.0
     seconds: int = 180
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +123,7 @@ class MpcOutcome:
     rate: Floats
     n: Floats
     frequency: Floats
-    ratio: Floats  # results over triggering tuples
+    ratio: Floats  # results over triggering tuples, one entry a second whatever the step
     latency: Floats
     power: Floats
 
@@ -137,7 +140,10 @@ class MpcOutcome:
 
     @property
     def violations(self) -> int:
-        """Steps that did not keep up (throughput strategies) or were too slow (latency strategies)."""
+        """Seconds that did not keep up (throughput strategies), or steps that were too slow (latency strategies).
+
+        By seconds, since the paper's Table 7 counts up to 62 violations in 235 s with steps of 4 s.
+        """
         if self.run.strategy.startswith("Lat"):
             return int(np.sum(self.latency > threshold_of(self.run.workload)))
         return int(np.sum(self.ratio < 0.95))
@@ -167,14 +173,16 @@ def policy_of(spec: MpcRun) -> Any:
         common |= {"cost": "power", "speeds": FREQUENCIES}
     if spec.strategy.startswith("Th"):
         alpha = 300.0 if power and spec.workload == "day" else 200.0
-        return Mpc("throughput", alpha=alpha, scale=1e-3, **common)
+        # The paper does not print the unit of T_S. In microseconds keeping up goes before all else, as its 5.3.2 says
+        # ("minimum configuration with a utilisation below one"); in milliseconds a shortage of 5 % would be cheaper than a replica.
+        return Mpc("throughput", alpha=alpha, scale=1e-6, **common)
     alpha = 2.0 if spec.workload == "walk" else 4.0 if power else 3.0
     return Mpc("latency", alpha=alpha, target=threshold_of(spec.workload), **common)
 
 
 def execute(spec: MpcRun) -> MpcOutcome:
     """One strategy on one workload."""
-    stream = workload(spec.workload, spec.seconds)
+    stream = workload(spec.workload, spec.seconds, spec.seed)
     workers = MOST if spec.strategy == "static peak" else 6
     plant = PartitionedOperator(stream, OperatorCosts(), workers=workers, limit=MOST, seed=3)
     seen: list[Observation] = []
@@ -189,12 +197,19 @@ def execute(spec: MpcRun) -> MpcOutcome:
         rate=np.array([s.arrival_rate for s in stages]),
         n=np.array([s.workers.observed for s in stages]),
         frequency=np.array([s.frequency.observed if s.frequency else 2.0 for s in stages]),
-        ratio=np.array(
-            [s.tuples_out / max(s.arrival_rate * o.period, 1.0) for s, o in zip(stages, seen, strict=True)]
-        ),
+        ratio=_kept_up(plant, spec.seconds),
         latency=np.array([s.latency.mean for s in stages]),
         power=np.array([o.power for o in seen]),
     )
+
+
+def _kept_up(plant: PartitionedOperator, seconds: int) -> Floats:
+    """Results over triggering tuples of every second."""
+    came = np.bincount(plant.stream.times.astype(np.int64), minlength=seconds)[:seconds]
+    went = np.bincount(np.minimum(plant.departures, seconds).astype(np.int64), minlength=seconds + 1)[
+        :seconds
+    ]
+    return np.asarray(went / np.maximum(came, 1))
 
 
 class _Kept:

@@ -94,6 +94,11 @@ class PartitionedOperator(VirtualPlant):
         self._clock = np.zeros(4)
         self._sent = self._first_open = 0
 
+    @property
+    def departures(self) -> Floats:
+        """When the result of each triggering tuple came out; infinite for those still inside."""
+        return self._departures
+
     # ---- events
 
     def _run(self, time: float) -> None:
