@@ -49,6 +49,8 @@ def _feeders(graph: Graph, region: Region) -> str:
 
 def _place(pipeline: Pipeline) -> str:
     stage = f"stage {pipeline.level}" if not pipeline.rides else f"rides in stage {pipeline.level}"
+    if pipeline.host is not None:
+        stage += ", in the tasks before it"
     return stage + (
         f" of segment {pipeline.segment}, {pipeline.segment} batch behind" if pipeline.segment else ""
     )
@@ -65,7 +67,10 @@ def _stages(layout: Layout) -> list[str]:
                 + ", route by key group"
             )
         for level in range(1, layout.levels(segment) + 1):
-            names = ", ".join(f"{p.name} x{p.replicas}" for p in layout.at(segment, level))
+            names = ", ".join(
+                " + ".join([p.name, *(g.name for g in layout.guests(p))]) + f" x{p.replicas}"
+                for p in layout.at(segment, level)
+            )
             riders = [
                 p.name for p in layout.pipelines if p.rides and (p.segment, p.level) == (segment, level)
             ]

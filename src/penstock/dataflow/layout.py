@@ -3,9 +3,12 @@
 A *pipeline* is a run of operators of one region that one task executes. Pipelines stand in *segments*: segment s
 works on batch k - s while segment 0 works on batch k, so segments overlap. Within a segment pipelines stand on
 *levels*, which are Spark stages one after another; tuples move between levels by a shuffle and between segments
-through durable files. Stateless regions *ride*: they run in the tasks that produce their tuples.
+through durable files. Stateless regions *ride*: they run in the tasks that produce their tuples. A keyed region whose
+tuples come from a region with the same keys and the same routing is a *guest*: its replicas run in that region's tasks,
+right after it, and what passes between the two stays in the task.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.dataflow.graph import Graph
@@ -26,6 +29,8 @@ class Pipeline:
     segment: int
     level: int
     rides: bool
+    #: The number of the pipeline in whose tasks this one is a guest.
+    host: int | None = None
 
     @property
     def name(self) -> str:
@@ -54,14 +59,24 @@ class Layout:
 
     def at(self, segment: int, level: int) -> list[Pipeline]:
         """The pipelines with tasks of their own at a level."""
-        return [p for p in self.pipelines if p.segment == segment and p.level == level and not p.rides]
+        return [
+            p
+            for p in self.pipelines
+            if p.segment == segment and p.level == level and not p.rides and p.host is None
+        ]
+
+    def guests(self, pipeline: Pipeline) -> list[Pipeline]:
+        """The pipelines that run in another one's tasks, in the order in which they run."""
+        return [p for p in self.pipelines if p.host == pipeline.number]
 
     def workers(self, segment: int, level: int) -> int:
         """Tasks at a level."""
         return sum(p.replicas for p in self.at(segment, level))
 
     def worker(self, pipeline: Pipeline, replica: int) -> int:
-        """The number of the task that is a pipeline's replica at its level."""
+        """The number of the task that has a pipeline's replica at its level."""
+        if pipeline.host is not None:
+            return self.worker(self.pipelines[pipeline.host], replica)
         first = 0
         for other in self.at(pipeline.segment, pipeline.level):
             if other.number == pipeline.number:
@@ -70,7 +85,7 @@ class Layout:
         raise AssertionError(f"{pipeline.name} rides and has no task")
 
     def hosted(self, segment: int, level: int, worker: int) -> tuple[Pipeline, int]:
-        """The pipeline and replica that a task is."""
+        """The pipeline and replica that a task is; it may have guests."""
         for pipeline in self.at(segment, level):
             if worker < pipeline.replicas:
                 return pipeline, worker
@@ -112,9 +127,52 @@ def _place(
     same = [p for p in before if p.segment == segment]
     # A rider needs all its tuples to come from tasks of one batch; a source's tasks are level 0 of segment 0.
     rides = region.kind == "stateless" and not splits and all(_reaches(f, home, segment) for f in feeders)
-    level = max((p.level for p in same), default=0) + (0 if rides else 1)
+    host = None if splits or not region.scales else _host(graph, plan, region, feeders, home, segment)
+    level = max((p.level for p in same), default=0) + (0 if rides or host is not None else 1)
     replicas = settings.replicas if region.scales else 1
-    return Pipeline(number, region.name, index, operators, region.keys, replicas, segment, level, rides)
+    return Pipeline(number, region.name, index, operators, region.keys, replicas, segment, level, rides, host)
+
+
+def _host(
+    graph: Graph, plan: Plan, region: Region, feeders: Sequence[str], home: dict[str, Pipeline], segment: int
+) -> int | None:
+    """The pipeline whose tasks already have the keys of this region's replicas, if it is the last that feeds it."""
+    found: dict[int, Pipeline] = {}
+    for feeder in feeders:
+        for pipeline in _tasks(graph, feeder, home):
+            if pipeline.segment == segment:
+                found[pipeline.number] = pipeline
+    last = [p for p in found.values() if p.level == max(q.level for q in found.values())]
+    if len(last) != 1 or last[0].keys != region.keys:
+        return None
+    theirs, own = plan.regions[last[0].region], plan.regions[region.name]
+    if theirs.routing != own.routing or theirs.replicas != own.replicas:
+        return None
+    if any(
+        set(graph.nodes[n].spec.changes) & set(region.keys) for n in _between(graph, feeders, last[0], home)
+    ):
+        return None
+    return last[0].number if last[0].host is None else last[0].host
+
+
+def _tasks(graph: Graph, operator: str, home: dict[str, Pipeline]) -> list[Pipeline]:
+    """The pipelines in whose tasks an operator runs; sources have none."""
+    if operator not in home:
+        return []
+    if not home[operator].rides:
+        return [home[operator]]
+    above = graph.feeders(home[operator].operators[0])
+    return [p for feeder in above for p in _tasks(graph, feeder, home)]
+
+
+def _between(graph: Graph, feeders: Sequence[str], end: Pipeline, home: dict[str, Pipeline]) -> set[str]:
+    """The operators that tuples pass on their way from the entry of a pipeline, itself included."""
+    found = set(end.operators)
+    for feeder in feeders:
+        if feeder in home and home[feeder].rides:
+            found |= set(home[feeder].operators)
+            found |= _between(graph, graph.feeders(home[feeder].operators[0]), end, home)
+    return found
 
 
 def _reaches(feeder: str, home: dict[str, Pipeline], segment: int) -> bool:

@@ -205,8 +205,10 @@ def _working(profile: Profile, segment: int, program: FlowProgram) -> float:
     """Seconds that the stages of a segment worked in a batch: the longest task of each, one stage after another."""
     layout = program.definition.wiring(profile.plan).layout
     levels: dict[int, float] = {}
-    for pipeline in layout.pipelines:
-        if pipeline.segment == segment and not pipeline.rides and pipeline.name in profile.pipelines:
-            longest = max(profile.pipelines[pipeline.name].seconds, default=0.0)
-            levels[pipeline.level] = max(levels.get(pipeline.level, 0.0), longest)
+    for level in range(1, layout.levels(segment) + 1):
+        for host in layout.at(segment, level):
+            inside = [profile.pipelines.get(p.name) for p in (host, *layout.guests(host))]
+            tasks = zip(*(p.seconds for p in inside if p is not None), strict=True)
+            longest = max((sum(seconds) for seconds in tasks), default=0.0)
+            levels[level] = max(levels.get(level, 0.0), longest)
     return sum(levels.values()) + (profile.source_seconds if segment == 0 else 0.0)

@@ -89,14 +89,19 @@ class LevelTask:
         for message in self._messages(batches, number):
             by_worker.setdefault(message.worker if self.inbox is None else number, []).append(message)
         for worker, messages in sorted(by_worker.items()):
-            pipeline, replica = self.job.wiring.layout.hosted(self.job.segment, self.level, worker)
-            own = [m.pipeline == pipeline.number and m.replica == replica for m in messages]
-            passed = [m for m, mine in zip(messages, own, strict=True) if not mine]
+            layout = self.job.wiring.layout
+            host, replica = layout.hosted(self.job.segment, self.level, worker)
+            inside = [host, *layout.guests(host)]
+            mine: dict[int, list[Message]] = {p.number: [] for p in inside}
+            passed: list[Message] = []
+            for message in messages:
+                own = message.pipeline in mine and message.replica == replica
+                (mine[message.pipeline] if own else passed).append(message)
             if passed:
                 yield batch_of([addressed(self.job, self.level + 1, m) for m in passed])
-            if any(own):
-                mine = [m for m, is_own in zip(messages, own, strict=True) if is_own]
-                yield from self._run(pipeline, replica, mine, worker)
+            for pipeline in inside:
+                if mine[pipeline.number]:
+                    yield from self._run(pipeline, replica, mine, worker)
 
     def _messages(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[Message]:
         if self.inbox is None:
@@ -115,14 +120,16 @@ class LevelTask:
                     yield message
 
     def _run(
-        self, pipeline: Pipeline, replica: int, mine: list[Message], number: int
+        self, pipeline: Pipeline, replica: int, inside: dict[int, list[Message]], number: int
     ) -> Iterator[pa.RecordBatch]:
+        """Run one pipeline on its messages; those for guests of the same task are put with theirs."""
         # Producers further on come later among equal positions; partitions of sources are below all of them.
         origin = ((pipeline.number + 1) << 24) + number
-        worker = Worker(self.job, self.level, origin, pipeline, replica)
+        worker = Worker(self.job, self.level, origin, pipeline, replica, inside)
         ports: dict[str, list[Chunk]] = {}
-        for message in sorted(mine, key=lambda m: m.order):
-            ports.setdefault(message.port, []).append(unpack(message.payload))
+        for message in sorted(inside[pipeline.number], key=lambda m: m.order):
+            chunk = message.payload if isinstance(message.payload, Chunk) else unpack(message.payload)
+            ports.setdefault(message.port, []).append(chunk)
         arrived = {port: joined(chunks) for port, chunks in ports.items()}
         worker.rows = sum(c.rows for c in arrived.values())
         moved = worker.store.arrived

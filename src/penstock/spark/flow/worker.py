@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.execute import Executor
 from penstock.dataflow.keys import group_of, hash_keys, missing_keys
@@ -53,10 +54,20 @@ class Job:
 class Worker:
     """One task at work: an executor, the messages it makes, what it has to tell."""
 
-    def __init__(self, job: Job, level: int, origin: int, pipeline: Pipeline | None, replica: int) -> None:
+    def __init__(
+        self,
+        job: Job,
+        level: int,
+        origin: int,
+        pipeline: Pipeline | None,
+        replica: int,
+        inside: dict[int, list[Message]] | None = None,
+    ) -> None:
         if job.cpu:
             join(job.cpu.get(pipeline.name if pipeline else FREE, job.cpu[FREE]))
-        self.job, self.level, self.origin = job, level, origin
+        self.job, self.level, self.origin, self.replica = job, level, origin, replica
+        #: Messages for the pipelines of this task, by their number.
+        self.inside = inside or {}
         self.messages: list[Message] = []
         self.later: list[Message] = []
         self.number = 0
@@ -76,6 +87,7 @@ class Worker:
             if pipeline is None or not pipeline.keys
             else lambda h: bool(mask[group_of(h, job.plan.groups)].all())
         )
+        self.owns = owns
         self.executor = Executor(ready(job.run, job.wiring), self.store, self._send, self.writer.take, owns)
 
     def _groups(self, pipeline: Pipeline | None, replica: int) -> tuple[tuple[int, ...], frozenset[int]]:
@@ -92,9 +104,11 @@ class Worker:
             self._post(pipeline, 0, target.port, chunk)
             return
         chunk = self._with_keys(target, pipeline, chunk)
+        if target.pipeline in self.inside:
+            self._keep(target, pipeline, chunk)
+            return
         groups = group_of(chunk.hashes, self.job.plan.groups)  # type: ignore[arg-type]  # set just above
-        seen = np.bincount(groups, minlength=self.job.plan.groups)
-        self.counts[pipeline.region] = self.counts.get(pipeline.region, 0) + seen
+        self._count(pipeline, groups)
         if pipeline.replicas == 1:
             self._post(pipeline, 0, target.port, chunk)
             return
@@ -105,6 +119,23 @@ class Worker:
         for replica in range(pipeline.replicas):
             begin, end = int(edges[replica]), int(edges[replica + 1])
             self._post(pipeline, replica, target.port, moved.part(begin, end))
+
+    def _keep(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> None:
+        """Rows for a guest of this task stay here; their keys must still be this task's own."""
+        if self.owns is not None and not self.owns(chunk.hashes):
+            raise PenstockError(
+                f"An operator before '{target.operator}' changes the key ({', '.join(pipeline.keys)}) that '{target.operator}' "
+                "goes by; say so with changes=[...]."
+            )
+        self._count(pipeline, group_of(chunk.hashes, self.job.plan.groups))  # type: ignore[arg-type]  # has keys
+        if chunk.rows:
+            message = Message(pipeline.number, self.replica, target.port, self.origin, self.number, chunk)
+            self.inside[pipeline.number].append(message)
+            self.number += 1
+
+    def _count(self, pipeline: Pipeline, groups: NDArray[np.int64]) -> None:
+        seen = np.bincount(groups, minlength=self.job.plan.groups)
+        self.counts[pipeline.region] = self.counts.get(pipeline.region, 0) + seen
 
     def _with_keys(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> Chunk:
         bad = missing_keys(chunk.table, pipeline.keys)
