@@ -209,6 +209,18 @@ def test_what_failed_is_tried_again_only_after_the_load_changed():
     assert seen[-1] == 3  # 2.5 replicas' worth of load
 
 
+def test_a_load_that_outgrows_a_region_is_noticed_though_all_figures_are_capped():
+    """Full at first, then at 90 %, then full again: throughput and utilisation never move by the 20 %."""
+    plant = Joker({"r": (1.0,)}, overhead=0.0, offered=1.0e6)
+    policy = Organic(**QUICK)
+    loop = Loop(plant, policy, Guards(catch_up=None))
+    for offered, replicas in ((1.0e6, 1), (0.9e6, 1), (3.0e6, 3)):
+        plant.offered = offered
+        for _ in range(45):
+            loop.step()
+        assert plant.config["r"][1] == replicas
+
+
 def test_it_gives_back_what_it_no_longer_needs_when_asked():
     for shrink, expected in ((False, 6), (True, 2)):
         plant = Joker({"r": (1.0,)}, overhead=0.0, offered=5.0e6)

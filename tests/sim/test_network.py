@@ -80,3 +80,34 @@ def test_operators_must_be_listed_sources_first():
     with pytest.raises(PenstockError, match="sources first"):
         OperatorNetwork(np.array([1.0]), (Operator("a", 1.0), Operator("b", 1.0, ("a",))))
     assert LOG_ANALYSIS[0].downstream == ("counter", "matcher")
+
+
+def test_what_is_shed_is_counted_and_the_rest_passes():
+    p = OperatorNetwork(poisson(300.0, 20_000))
+    ask = Decision((Change(Knob.SHEDDING, "parser", 0.25),), "a test")
+    check_plant(p, lambda s: p.wait_until(p.now() + s), ask, conserves=True)
+    before = p.shed
+    p.observe()
+    start, seen = p.now(), 0
+    for _ in range(10):
+        p.wait_until(p.now() + 1.0)
+        stage = p.observe().stage("parser")
+        seen += stage.arrival_rate
+        assert stage.shedding == 0.25
+    assert (p.shed - before) / seen == pytest.approx(0.25, abs=0.02)
+    assert p.now() - start == pytest.approx(10.0)
+
+
+def test_a_lower_frequency_is_slower_and_saves_power():
+    p = OperatorNetwork(poisson(100.0, 20_000), frequencies=(1.2, 2.0))
+    p.wait_until(20.0)
+    fast = p.observe()
+    p.apply(Decision((Change(Knob.FREQUENCY, "matcher", 1.2),), "a test"))
+    p.wait_until(40.0)
+    slow = p.observe()
+    assert slow.stage("matcher").service_time == pytest.approx(
+        fast.stage("matcher").service_time / 0.6, rel=0.1
+    )
+    assert slow.power < fast.power
+    refused = p.apply(Decision((Change(Knob.FREQUENCY, "matcher", 1.3),), "a test")).refused
+    assert "1.3 GHz" in refused[0][1]

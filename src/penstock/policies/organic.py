@@ -233,10 +233,10 @@ class Organic:
         pairs = [(old.throughput, fresh.throughput), *zip(old.utilisation, fresh.utilisation, strict=True)]
         # Throughput and utilisation are capped, so a load that grew past the capacity may show as less than the
         # threshold; a pipeline that had room and has none now tells it.
-        filled = any(a < 0.95 and b >= 0.98 for a, b in pairs[1:])
+        filled = region.roomy and any(b >= 0.98 for b in fresh.utilisation)
         if filled or any(abs(b - a) > self.load_change * max(abs(a), 1e-9) for a, b in pairs):
-            return replace(region, metrics=fresh, reference=fresh, blacklist=()), True
-        return replace(region, metrics=fresh), False
+            return replace(region, metrics=fresh, reference=fresh, blacklist=(), roomy=False), True
+        return replace(region, metrics=fresh, roomy=region.roomy or max(fresh.utilisation) < 0.95), False
 
     # -- beyond the paper
 

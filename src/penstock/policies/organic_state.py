@@ -24,6 +24,7 @@ class RegionState:
     )
     blacklist: tuple[tuple[int, Config], ...] = ()
     shrinking: bool = False
+    roomy: bool = False  # no pipeline was full at some time since the load was last seen to change
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,11 @@ def revert(region: RegionState) -> RegionState:
     bad = tuple((p, region.config) for p in region.adapting)
     base = region.base or region.config
     return RegionState(
-        base, metrics=region.metrics, reference=region.reference, blacklist=(*region.blacklist, *bad)
+        base,
+        metrics=region.metrics,
+        reference=region.reference,
+        blacklist=(*region.blacklist, *bad),
+        roomy=region.roomy,
     )
 
 

@@ -9,11 +9,13 @@ import numpy as np
 from penstock.bench.papers.differences import explain
 from penstock.bench.papers.drawing import COLOURS, draw
 from penstock.bench.papers.parallel import spread
+from penstock.bench.papers.policies_beyond import beyond
 from penstock.bench.report import Report, Table
 from penstock.core.capacity import Knob
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
+from penstock.forecast import MovingAverage
 from penstock.policies import Fuzzy, Mead, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
 from penstock.sim import Load, load, real_traces, run_policy
 from penstock.sim.query import PreferencePlant, of_events
@@ -42,6 +44,10 @@ def spark_policies() -> dict[str, Any]:
         "Mpc throughput": Mpc("throughput", **mpc),
         "Mpc latency, Kingman": Mpc("latency", **mpc, alpha=2.0, target=TARGET),
         "Mpc latency, micro-batch": Mpc("latency", **mpc, alpha=2.0, target=TARGET, waiting="microbatch-map"),
+        "Mpc latency, head-room": Mpc(
+            "latency", **mpc, alpha=1.0, steep=3.0, target=TARGET, waiting="microbatch", headroom=0.98, drain=3 * TARGET,
+            forecaster=MovingAverage(3),
+        ),
         "Mead, MAP": Mead("map", TARGET, knob=Knob.EXECUTORS, levels=(1.0,), replicas=tuple(range(1, LIMIT + 1)), max_states=8, best=3, interval=30.0, least=300),
         "Mead, M/G/1": Mead("mg1", TARGET, knob=Knob.EXECUTORS, levels=(1.0,), replicas=tuple(range(1, LIMIT + 1)), interval=30.0, least=300),
     }  # fmt: skip
@@ -53,6 +59,14 @@ def query_policies() -> dict[str, Any]:
         "Static peak": Static(workers={"panes": 4, "windows": 36}),
         "Threshold": Threshold(high=1.0, low=0.7, limits=(1, 40)),
         "Fuzzy": Fuzzy(limit=40),
+        "Mpc, both stages": Mpc(
+            workers=(1, 40),
+            budget=40,
+            stages=("panes", "windows"),
+            rebalance=False,
+            drain=TARGET,
+            forecaster=MovingAverage(3),
+        ),
     }
 
 
@@ -131,25 +145,32 @@ def _plant(kind: str, made: Load) -> tuple[Any, float]:
         work = None if made.work is None else made.work * cost
         return SparkLike(made.arrivals, SparkCosts(row_cost=cost), 2, LIMIT, 1, work), 5.0
     if kind == "query":
-        # Each arrival stands for as many tuples as it takes to have twelve thousand a second on average.
-        copies = max(1, round(12_000.0 / made.rate))
-        events = np.sort(
-            np.repeat(made.arrivals, copies)
-            + np.random.default_rng(2).uniform(0, 0.05, copies * len(made.arrivals))
-        )
+        events = _tuples(made, 12_000.0)
         stream = of_events(events, delay=0.05, attributes=Attributes(8), seed=1)
         return PreferencePlant(stream, pane_workers=1, window_workers=2, limit=40), 2.5
-    counts, _ = np.histogram(made.arrivals, bins=int(made.seconds), range=(0.0, float(int(made.seconds))))
-    rates = np.convolve(counts, np.ones(5) / 5, mode="same") / made.rate * 600_000.0
+    rates = np.convolve(_per_second(made), np.ones(5) / 5, mode="same") * 600_000.0
     graph = chain(
         Operator("source", 0.02e-6), [(Operator("a", 1e-6), Operator("b", 1e-6), Operator("c", 2e-6))]
     )
     return RegionsPlant(graph, offered=lambda t: float(rates[min(int(t), len(rates) - 1)]), seed=1), 1.0
 
 
+def _per_second(made: Load) -> Any:
+    """Arrivals of each second over their mean."""
+    counts, _ = np.histogram(made.arrivals, bins=int(made.seconds), range=(0.0, float(int(made.seconds))))
+    return counts / made.rate
+
+
+def _tuples(made: Load, rate: float) -> Any:
+    """Poisson tuples at the pace of the trace's seconds; one in a hundred comes always, since windows close on tuples."""
+    rng = np.random.default_rng(2)
+    numbers = rng.poisson(rate * np.maximum(_per_second(made), 0.01))
+    return np.sort(np.repeat(np.arange(len(numbers)), numbers) + rng.random(int(numbers.sum())))
+
+
 #: Why claims differ where they do, by how the claim begins.
 REASONS = {
-    "azure-code": "Minutes of silence end in a burst that needs all executors at once; whoever released them waits for them to arrive.",
+    "azure-code": "Minutes of silence end in a burst that needs all executors at once; a short run has too few bursts to learn what to keep ready for.",
     "": "The load changes faster than executors arrive.",
 }
 
@@ -180,6 +201,7 @@ def run(scale: float, folder: Path) -> Report:
     }
     for plant, title in titles.items():
         _table(report, plant, title, [f for f in filled.values() if f.cell.plant == plant])
+    beyond(report, min(scale, 1.0))
     _claims(report, [f for f in filled.values() if f.cell.plant == "spark"])
     report.plots.append(
         draw(folder / "policies.png", lambda axes: _draw(axes, list(filled.values())), 2, 2, (13, 7))
