@@ -35,6 +35,7 @@ WAYS: dict[str, tuple[str, str]] = {
     "Spark dynamic allocation": ("dynamic", "60s"),
     "Spark dynamic allocation, idle 1 s": ("dynamic", "1s"),
     "Threshold": ("threshold", ""),
+    "Mead": ("mead", ""),
     "Mpc": ("mpc", ""),
 }
 QUICK = ("static maximum (4)", "Mpc")

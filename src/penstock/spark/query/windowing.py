@@ -1,6 +1,7 @@
 """The driver's side of the window stage: which panes close, which windows are due, which tasks do the work."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +23,9 @@ SHARED = "SHARED"
 PLAIN = "WIN_PLAIN"
 STRATEGIES = (SHARED, *window_tasks.STRATEGIES, PLAIN)
 
-#: Panes that one round of the live stage takes at most (or a window's worth, if that is more): rows of a round are
-#: compared before they are thinned out, so rounds should not be long.
+#: A round of the window stage is one Spark job. It takes as many panes as have so many rows together, since rows of one
+#: round are compared before they are thinned out, but at least so many panes (or a window's worth): a job has its price.
+ROUND_ROWS = 6_000
 ROUND_PANES = 8
 
 
@@ -97,7 +99,11 @@ class Windowing:
         done = Windowed(state)
         if not closing and not due:
             return done
-        for number, some in enumerate(_rounds(closing, max(ROUND_PANES, self.model.panes_per_window))):
+        rows = Counter[int]()
+        for part in state.parts:
+            rows[part.pane] += part.rows
+        least = max(ROUND_PANES, self.model.panes_per_window)
+        for number, some in enumerate(rounds(closing, rows, least)):
             final = not closing or some[-1] == closing[-1]
             until = None if final else closing[closing.index(some[-1]) + 1]
             now = tuple(w for w in due if until is None or w.last < until)
@@ -219,8 +225,21 @@ def _expired(state: QueryState, needed_from: int) -> QueryState:
     )
 
 
-def _rounds(panes: list[int], size: int) -> list[list[int]]:
-    return [panes[i : i + size] for i in range(0, len(panes), size)] or [[]]
+def rounds(panes: Sequence[int], rows: Mapping[int, int], least: int) -> list[list[int]]:
+    """Panes in rounds; one empty round where there are none, since windows may be due all the same.
+
+    >>> rounds([1, 2, 3, 4, 5], {1: 4000, 2: 4000, 3: 10, 4: 10, 5: 10}, least=1)
+    [[1], [2, 3, 4, 5]]
+    """
+    made: list[list[int]] = [[]]
+    held = 0
+    for pane in panes:
+        if len(made[-1]) >= least and held + rows[pane] > ROUND_ROWS:
+            made.append([])
+            held = 0
+        made[-1].append(pane)
+        held += rows[pane]
+    return made
 
 
 def closing_parts(state: QueryState, model: PaneModel) -> list[Part]:
