@@ -28,7 +28,7 @@ from penstock.traffic import map2, read_trace
 
 Floats = NDArray[np.float64]
 
-WARM = 20.0
+WARM = 15.0
 TARGETS = (1.6, 2.0, 3.0)
 NAMES = {
     "mg1": "M/G/1 (Poisson arrivals)",
@@ -57,7 +57,7 @@ def run(quick: bool, folder: Path) -> Report:
     if not ability.works:
         raise PenstockError(f"This benchmark needs CPU quotas: {ability.found} {ability.how}")
     report = Report("MEAD on Spark: log analysis under bursts", "penstock bench mead")
-    seconds = 40.0 if quick else 60.0
+    seconds = 40.0 if quick else 50.0
     targets = TARGETS[1:2] if quick else TARGETS
     work = Path(tempfile.mkdtemp(prefix="penstock-mead-"))
     outcomes: list[Outcome] = []

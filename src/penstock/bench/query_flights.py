@@ -64,7 +64,7 @@ def add(report: Report, session: Callable[[Sequence[dict[str, Any]]], list[dict[
     )
 
 
-def write_flights(source: Path, folder: Path, per_file: int = 8000) -> int:
+def write_flights(source: Path, folder: Path, per_file: int = 16_000) -> int:
     """Flights as a stream: delays and air time are to be small, distances large (negated, so that small is better)."""
     with gzip.open(source) as file:
         table = pa.csv.read_csv(file)
