@@ -36,7 +36,7 @@ class Job:
 
 def compare_organic(bench: Bench, report: Report, quick: bool) -> None:
     """Word count, finance, and a heavy operator, which is the one that gains by replicas on two cores."""
-    periods = 24 if quick else 48
+    periods = 32 if quick else 64
     rows: list[tuple[Any, ...]] = []
     story: list[tuple[Any, ...]] = []
     for job in _jobs(periods):
@@ -90,7 +90,7 @@ def _compare(
         rows.append((job.name, f"{_words(replicas)}, by hand", found[replicas], ""))
     long = {n: bench.files(f"long {job.name} {n}", tables, parts) for n, tables in job.tables.items()}
     journal = MemoryJournal()
-    policy = Organic(warmup=1, samples=2, max_replicas=2, bottleneck=0.6)
+    policy = Organic(warmup=1, samples=4, max_replicas=2, bottleneck=0.4, increase=0.05)
     done = bench.flow(job.make(long), policy=policy, period=0.5, journal=journal)
     plans = {r: done["plan"].regions[r] for r in job.regions}
     chosen = tuple(p.replicas for p in plans.values()) + tuple(

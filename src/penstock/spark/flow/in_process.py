@@ -94,16 +94,12 @@ def frame_of(graph: Graph, batch: Mapping[str, pa.Table], partitions: int = 2) -
 
 
 def _packed(graph: Graph, at: int, rows: pa.Table) -> list[pa.RecordBatch]:
-    columns: list[Any] = [pa.array([at] * rows.num_rows, pa.int32())]
+    columns: dict[str, Any] = {"source": pa.array([at] * rows.num_rows, pa.int32())}
     for i, source in enumerate(graph.sources.values()):
-        kind = pa.struct(list(source.schema))
-        columns.append(rows.to_struct_array().combine_chunks() if i == at else pa.nulls(rows.num_rows, kind))
-    names = ["source", *(f"rows{i}" for i in range(len(graph.sources)))]
-    return [
-        pa.RecordBatch.from_arrays(
-            [c.chunk(0) if isinstance(c, pa.ChunkedArray) else c for c in columns], names=names
-        )
-    ]
+        for n, column in enumerate(source.schema):
+            columns[f"c{i}_{n}"] = rows.column(n) if i == at else pa.nulls(rows.num_rows, column.type)
+    whole = pa.table(columns).combine_chunks()
+    return list(whole.to_batches())
 
 
 class InProcessRun(FlowRun):

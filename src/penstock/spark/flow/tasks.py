@@ -29,7 +29,7 @@ class SourceTask:
     """The first stage: rows of one input partition, through what rides with the sources, to the replicas."""
 
     job: Job
-    #: Sources in the order of the union: name, columns as they are in the frame (a struct each where there are several).
+    #: Sources in the order of the union: name, columns (side by side after the source's number where there are several).
     sources: tuple[tuple[str, pa.Schema, str | None], ...]
     timed: bool
 
@@ -64,13 +64,14 @@ class SourceTask:
             yield name, pa.Table.from_batches([batch]).cast(schema), time_column
             return
         ports = batch.column(0).to_numpy(zero_copy_only=False)
+        first = 1
         for at, (name, schema, time_column) in enumerate(self.sources):
             rows = np.flatnonzero(ports == at)
             if len(rows):
-                whole = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
-                struct = whole.column(at + 1)
-                table = pa.Table.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
+                own = pa.Table.from_arrays(batch.columns[first : first + len(schema)], names=schema.names)
+                table = own if len(rows) == batch.num_rows else own.take(pa.array(rows))
                 yield name, table.cast(schema), time_column
+            first += len(schema)
 
 
 @dataclass(frozen=True)
