@@ -53,3 +53,15 @@ def test_batches_of_one_size_fall_back_to_the_busy_time():
 def test_a_journal_without_batches_is_refused():
     with pytest.raises(PenstockError, match="longer run"):
         calibrate(MemoryJournal().tables())
+
+
+def test_a_journal_of_a_flow_is_understood():
+    journal = MemoryJournal()
+    for t, rows in enumerate(np.linspace(100, 1000, 40)):
+        stage = StageObservation("r1/0", Capacity.steady(2), tuples_in=4.0 * rows)
+        seconds = 0.2 + 0.001 * rows / 2
+        extra = {"batches": 4.0, "busy": 4 * seconds / 5.0}
+        journal.observation(Observation(5.0 * (t + 1), 5.0, (stage,), extra=extra))
+    found = calibrate(journal.tables()).costs
+    assert found.overhead == pytest.approx(0.2, abs=0.01)
+    assert found.row_cost == pytest.approx(0.001, rel=0.03)

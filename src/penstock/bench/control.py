@@ -98,7 +98,7 @@ def _mead_rows() -> list[tuple[str, str, float]]:
         spent = _seconds(lambda p=policy: p.step(p.start(), seen), 1, 2)  # type: ignore[misc]
         rows.append(
             (
-                f"Mead, {'mean' if percentile is None else 'P95'}, two fits of 50,000 and 25,000 included",
+                f"Mead, {'mean' if percentile is None else 'P95'}, fits of 50,000, 25,000 and 12,500 included",
                 "5 ^ 3",
                 1e6 * spent,
             )

@@ -91,14 +91,16 @@ def _sample(o: Observation) -> _Sample | None:
     if not o.stages:
         return None
     stage = o.stages[0]
+    # An attached query tells its batches by stage, a preference query and a flow for the whole observation.
+    batches = stage.extra.get("batches", o.extra.get("batches", 0.0))
     rows = stage.extra.get("batch_rows", o.extra.get("rows", nan))
-    if isnan(rows) and stage.extra.get("batches", 0.0) > 0:
-        rows = stage.tuples_in / stage.extra["batches"]
+    if isnan(rows) and batches > 0:
+        rows = stage.tuples_in / batches
     duration = stage.extra.get("batch_duration", o.extra.get("batch_seconds", nan))
+    if isnan(duration) and batches > 0:
+        duration = o.extra.get("busy", nan) * o.period / batches
     slots = o.extra.get("slots", max(s.workers.observed for s in o.stages))
-    busy = sum(s.busy_time for s in o.stages if not isnan(s.busy_time)) / max(
-        stage.extra.get("batches", 1.0), 1.0
-    )
+    busy = sum(s.busy_time for s in o.stages if not isnan(s.busy_time)) / max(batches, 1.0)
     if isnan(rows) or isnan(duration) or rows <= 0 or duration <= 0 or slots <= 0:
         return None
     return _Sample(float(rows), float(duration), float(slots), float(busy))

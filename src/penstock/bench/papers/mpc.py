@@ -198,14 +198,14 @@ class Figures(NamedTuple):
 
 def _figures(w: str, s: str, sw: float, h: int, seconds: int, outs: dict[MpcRun, MpcOutcome]) -> Figures:
     found = [outs[r] for r in (MpcRun(w, s, sw, h, 1.0, seconds, seed) for seed in range(WALKS)) if r in outs]
-    each = [
+    each: list[tuple[float, ...]] = [
         (
             o.reconfigurations,
             o.n.mean(),
             o.power.mean(),
             o.violations,
             o.amplitude,
-            1e3 * np.nanmean(o.latency),
+            1e3 * float(np.nanmean(o.latency)),
         )
         for o in found
     ]
