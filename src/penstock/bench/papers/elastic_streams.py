@@ -198,10 +198,11 @@ def sensitivity(report: Report, scale: float) -> None:
             "utilisation of the pane stage against 0.9.",
         )
     )
-    best = min(e for r in rows for s, e in zip(samplings, r[1:-1], strict=True) if r[0] / s >= 10)
+    many = [e for r in rows for s, e in zip(samplings, r[1:-1], strict=True) if r[0] / s >= 10]
     report.claim(
-        "Fig. 17: with tens of samples an interval the error is small", "1-2 %", f"{best:.1f} %", best < 5.0
-    )
+        "Fig. 17: with tens of samples an interval the error is small", "1-2 %",
+        f"{np.mean(many):.1f} % on average, {min(many):.1f} to {max(many):.1f} %", float(np.mean(many)) < 5.0,
+    )  # fmt: skip
     if len(rows) > 1:
         report.claim(
             "Fig. 17: longer control intervals make the throughput less even", "CV rises",
