@@ -15,11 +15,11 @@ from penstock.bench.papers import (
     mpc,
     mpc_migration,
     policies,
+    policies_beyond,
     ppq_windows,
 )
 from penstock.bench.papers.joker_runs import adapt, single
-from penstock.bench.papers.mead_runs import MeadRun
-from penstock.bench.papers.mead_runs import execute as mead_run
+from penstock.bench.papers.mead_runs import Fits, MeadRun, execute_all
 from penstock.bench.papers.mpc_runs import MpcRun
 from penstock.bench.papers.mpc_runs import execute as mpc_run
 from penstock.bench.papers.query_runs import QueryRun, Traffic, execute
@@ -27,6 +27,7 @@ from penstock.bench.report import Report
 from penstock.cli import app
 from penstock.core.errors import PenstockError
 from penstock.policies import Organic
+from penstock.sim import Load
 
 
 def report():
@@ -102,7 +103,7 @@ def test_searches_agree_and_migrations_rank():
 def test_migration_protocols_are_compared(tmp_path):
     made = report()
     mpc_migration.migration(made, 0.1, tmp_path)
-    assert held(made)["Fig. 10b: MP gives most results during the migration"]
+    assert all(held(made).values())
     assert (tmp_path / "mpc-fig10.png").exists()
 
 
@@ -119,9 +120,15 @@ def test_models_that_do_not_see_bursts_are_far_off():
 
 
 def test_mead_needs_less_than_all_of_the_cpu():
-    out = mead_run(MeadRun("SYNT", "mg1", 0.3, 300.0))
+    (out,) = execute_all([MeadRun("SYNT", "mg1", 0.3, 300.0)])
     assert 0.4 <= out.cpu < 1.0
     assert out.other < 0.1
+
+
+def test_the_same_gaps_are_fitted_once():
+    gaps, fits = np.random.default_rng(1).exponential(1.0, 2000), Fits()
+    assert fits(gaps, 2, 4) is fits(gaps.copy(), 2, 4)
+    assert fits(gaps, 2, 4) is not fits(gaps[1:], 2, 4)
 
 
 def test_organic_adaptation_of_the_micro_benchmark():
@@ -145,3 +152,17 @@ def test_policies_are_set_up_for_each_plant(plant):
     made = policies.MAKERS[plant]()
     assert "Static peak" in made
     assert len(made) >= 3
+
+
+def test_every_option_beyond_the_papers_is_compared_with_the_policy_without_it():
+    specs = policies_beyond.comparisons(1.0)
+    assert [len(spec.policies) >= 2 for spec in specs] == [True] * 5
+    made = policies_beyond.execute(policies_beyond.Pair(0.05, 2, "Mpc, both"))
+    assert made["cores"] > 0
+
+
+def test_tuples_follow_the_seconds_of_a_trace():
+    load = Load("a test", np.concatenate([np.linspace(0, 1, 90), np.linspace(3, 4, 10)]), 4.0)
+    events = policies._tuples(load, 1000.0)
+    counts = np.histogram(events, bins=4, range=(0, 4))[0]
+    assert counts[0] > 5 * counts[3] > 5 * counts[1] > 0
