@@ -120,10 +120,15 @@ class Organic:
         kinds = {r.name: r.kind for r in observation.regions}
         if state.trial:
             return self._evaluate(state, regions, profiles, kinds, observation)
-        woken = False
+        woken, known = False, all(r.reference is not None for r in regions.values())
         for name, fresh in profiles.items():
             regions[name], changed = self._update(regions[name], fresh)
             woken = woken or changed
+        if woken and known and not state.stirred:
+            # Part of this period was under the old load: a trial would be credited with what the load did.
+            return self._close(
+                state, regions, (), observation, "the load changed; looking at it first", stirred=True
+            )
         if state.quiet >= self.stable and not woken:
             return self._close(
                 state, regions, (), observation, "stable: no more changes until the load changes"
@@ -143,6 +148,7 @@ class Organic:
             tuple(trial),
             observation,
             "; ".join(words) or "no bottleneck that a change could resolve",
+            acted=state.stirred,
         )
 
     def _evaluate(
@@ -176,11 +182,12 @@ class Organic:
 
     def _close(
         self, state: OrganicState, regions: dict[str, RegionState], trial: tuple[str, ...], observation: Observation,
-        reason: str, acted: bool = False,
+        reason: str, acted: bool = False, stirred: bool = False,
     ) -> tuple[OrganicState, Decision]:  # fmt: skip
         changes = [c for n, r in regions.items() for c in changes_to(observation.region(n), r.config)]
-        quiet = 0 if changes or trial or acted else state.quiet + 1
-        after = OrganicState(tuple(regions.items()), trial, (), self.warmup if changes else 0, 0, quiet)
+        quiet = 0 if changes or trial or acted or stirred else state.quiet + 1
+        warmup = self.warmup if changes else 0
+        after = OrganicState(tuple(regions.items()), trial, (), warmup, 0, quiet, stirred=stirred)
         threads = sum(len(r.config[0]) * r.config[1] for r in regions.values())
         return after, Decision(tuple(changes), reason, {Metric.WORKERS: float(threads)})
 

@@ -29,7 +29,10 @@ class RegionState:
 
 @dataclass(frozen=True, slots=True)
 class OrganicState:
-    """All regions, the regions under trial in topological order, the running profile, periods without a change."""
+    """All regions, those under trial in topological order, the running profile, periods without a change.
+
+    ``stirred``: the load was seen to change in the last period, which was therefore only looked at.
+    """
 
     regions: tuple[tuple[str, RegionState], ...] = ()
     trial: tuple[str, ...] = ()
@@ -38,6 +41,7 @@ class OrganicState:
     count: int = 0
     quiet: int = 0
     late: int = 0
+    stirred: bool = False
 
 
 def finalize(region: RegionState, fresh: RegionProfile) -> RegionState:

@@ -42,7 +42,7 @@ def bottleneck(report: Report) -> None:
     low, middle, high = rows
     report.claim(
         "Fig. 11: too low a threshold tries what does not pay, and undoes it", "2 tried at 160 (0.5) and 320 ktps (0.5, 0.8), 1 kept",
-        f"0.5: {low[3]}, {low[4]}; 0.8: {middle[4]}; 0.95: {high[4]}", low[4] == 2 and middle[4] == 2 and high[4] == 1,
+        f"0.5: {low[3]}, {low[4]}; 0.8: {middle[4]}; 0.95: {high[4]}", low[3] == low[4] == 2 and middle[4] == 2 and high[4] == 1,
     )  # fmt: skip
     report.claim(
         "Fig. 11: two replicas at 640 ktps whatever the threshold",
