@@ -84,7 +84,7 @@ def _keyed(bench: Bench, report: Report, quick: bool) -> None:
     many = 20_000 if quick else 100_000
     cases = [(5_000, 50_000, 3), (100_000, 200_000, 0 if quick else 2)]
     cases += [(many, 2 * many, 2)] if quick else []
-    batches = 8 if quick else 20
+    batches = 8 if quick else 12
     for keys, size, python in cases:
         rng = np.random.default_rng(keys)
         tables = [
@@ -119,7 +119,7 @@ def _words(bench: Bench, report: Report, quick: bool) -> None:
     from penstock.spark.flow.rivals import native
 
     found = _Rows()
-    size, batches = 20_000, 8 if quick else 20
+    size, batches = 20_000, 8 if quick else 12
     few, many = len(wordcount.VOCABULARY), wordcount.ENGLISH
     for words in (few, many):
         lines = wordcount.text(size * batches, words)
@@ -150,7 +150,7 @@ def _split(stream: Any) -> Any:
 def _bargains(bench: Bench, report: Report, quick: bool) -> None:
     """Finance: a join of two streams with state has no native form."""
     found = _Rows()
-    size, batches = 100_000, 8 if quick else 20
+    size, batches = 100_000, 8 if quick else 12
     trades, quotes = finance.synthetic_tables(size * batches, SYMBOLS)
     edges = np.arange(1, batches + 1) * size
     cut = {"trades": finance.by_time(trades, edges), "quotes": finance.by_time(quotes, edges)}

@@ -13,7 +13,7 @@ from penstock.policies import Organic
 
 def compare_layouts(bench: Bench, report: Report, quick: bool) -> None:
     """Measure all layouts and claim what they should gain."""
-    size, batches = (30_000, 7) if quick else (40_000, 12)
+    size, batches = (30_000, 7) if quick else (40_000, 10)
     stream = bench.files("layout", _tables(5, size, batches))
     rows: list[tuple[str, float, float]] = []
 
@@ -42,7 +42,7 @@ def compare_layouts(bench: Bench, report: Report, quick: bool) -> None:
         replicas={"ask": 2},
         change={"overlap": {"ask_alone": True}},
     )
-    elastic, fixed = _elastic(measure, stream, 2 if quick else 4)
+    elastic, fixed = _elastic(measure, stream, 2 if quick else 3)
     report.tables.append(Table("Layouts of one flow", ("layout", "rows/s", "s a batch"), rows))
     report.claim("Fusing light operators pays", "> 1", f"{fused / apart:.2f} times", fused > apart)
     report.claim("Two replicas of a heavy operator", "> 1.3 times", f"{two / one:.2f} times", two > 1.3 * one)
