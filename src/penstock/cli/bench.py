@@ -26,6 +26,9 @@ BENCHES: dict[str, str] = {
     "sim": "simulator speed and control cost",
 }
 
+#: Pages whose name differs from the benchmark's, since a paper's page has it already.
+PAGES = {"mead": "mead-spark"}
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -49,7 +52,7 @@ def bench(
     start = time.perf_counter()
     report = import_module(f"penstock.bench.{name}").run(quick=quick, folder=output)
     report.seconds = time.perf_counter() - start
-    (output / f"{name}.md").write_text(report.as_markdown())
+    (output / f"{PAGES.get(name, name)}.md").write_text(report.as_markdown())
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
     else:
