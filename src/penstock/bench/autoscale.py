@@ -25,7 +25,7 @@ from penstock.traffic import map2, poisson, read_trace
 
 Floats = NDArray[np.float64]
 
-WARM = 36.0
+WARM = 60.0  # Mead gives back one executor every quarter of a minute
 SLOT = 2.0  # seconds of arrivals that are judged together
 
 #: Name in the tables -> method of the trial, idle time of Spark's own allocation.
@@ -39,6 +39,8 @@ WAYS: dict[str, tuple[str, str]] = {
     "Mpc": ("mpc", ""),
 }
 QUICK = ("static maximum (4)", "Mpc")
+#: The policies that are held to the goals.
+OURS = ("Mead", "Mpc")
 
 
 @dataclass(frozen=True)
@@ -231,41 +233,56 @@ def _table(load: str, outcomes: list[Outcome], target: float) -> Table:
 def _claims(report: Report, outcomes: list[Outcome], target: float) -> None:
     for load in dict.fromkeys(o.load for o in outcomes):
         by = {o.way: o for o in outcomes if o.load == load}
-        most, ours = by["static maximum (4)"], by["Mpc"]
-        report.claim(
-            f"{load}: Mpc meets the target",
-            f"P95 at most {target:g} s",
-            f"{ours.p95:.2f} s",
-            ours.p95 <= target,
-        )
-        saved = 1 - ours.core_seconds / most.core_seconds
-        report.claim(
-            f"{load}: fewer core-seconds than the static maximum",
-            "at least 30 % fewer",
-            f"{saved:.0%} fewer",
-            saved >= 0.3,
-        )
-        for name, other in by.items():
-            if name.startswith("Spark dynamic"):
-                _against_spark(report, load, name, ours, other)
+        for ours in (by[name] for name in OURS if name in by):
+            _own_claims(report, ours, by["static maximum (4)"], target)
+            for name, other in by.items():
+                if name.startswith("Spark dynamic"):
+                    _against_spark(report, name, ours, other, by["static maximum (4)"])
     worst = max(o.overhead for o in outcomes)
     report.claim(
         "Controller overhead on the driver", "below 3 % of one core", f"{worst:.2%} at most", worst < 0.03
     )
 
 
-def _against_spark(report: Report, load: str, name: str, ours: Outcome, other: Outcome) -> None:
-    fewer = ours.violations < other.violations or ours.violations == other.violations == 0
+def _own_claims(report: Report, ours: Outcome, most: Outcome, target: float) -> None:
     report.claim(
-        f"{load}: violations against {name}",
+        f"{ours.load}: {ours.way} meets the target",
+        f"P95 at most {target:g} s",
+        f"{ours.p95:.2f} s",
+        ours.p95 <= target,
+    )
+    saved = 1 - ours.core_seconds / most.core_seconds
+    report.claim(
+        f"{ours.load}: {ours.way} takes fewer core-seconds than the static maximum",
+        "at least 30 % fewer",
+        f"{saved:.0%} fewer",
+        saved >= 0.3,
+    )
+
+
+def _against_spark(report: Report, name: str, ours: Outcome, other: Outcome, most: Outcome) -> None:
+    about = f"{ours.load}: {ours.way} against {name}"
+    if other.changes == 0 and other.core_seconds >= 0.99 * most.core_seconds:
+        # It gave nothing back: there are no changes to have a fifth of, and what is left to compare is what it took.
+        report.claim(
+            f"{about}, which keeps the maximum: core-seconds",
+            "at least 30 % fewer, with no more violations",
+            f"{1 - ours.core_seconds / other.core_seconds:.0%} fewer, {ours.violations} against {other.violations}",
+            ours.core_seconds <= 0.7 * other.core_seconds and ours.violations <= other.violations,
+        )
+        return
+    report.claim(
+        f"{about}: violations",
         "fewer (or none at all)",
         f"{ours.violations} against {other.violations}",
-        fewer,
+        ours.violations < other.violations or ours.violations == other.violations == 0,
     )
     report.claim(
-        f"{load}: changes against {name}", "at most a fifth", f"{ours.changes} against {other.changes}",
+        f"{about}: changes",
+        "at most a fifth",
+        f"{ours.changes} against {other.changes}",
         ours.changes <= other.changes / 5,
-    )  # fmt: skip
+    )
 
 
 def _plot(path: Path, curves: dict[str, Any], loads: Loads, target: float) -> Path:
