@@ -42,7 +42,7 @@ def compare_layouts(bench: Bench, report: Report, quick: bool) -> None:
         replicas={"ask": 2},
         change={"overlap": {"ask_alone": True}},
     )
-    elastic, fixed = _elastic(measure, stream, 2 if quick else 3)
+    elastic, fixed = _elastic(measure, stream, 2)
     report.tables.append(Table("Layouts of one flow", ("layout", "rows/s", "s a batch"), rows))
     report.claim("Fusing light operators pays", "> 1", f"{fused / apart:.2f} times", fused > apart)
     report.claim("Two replicas of a heavy operator", "> 1.3 times", f"{two / one:.2f} times", two > 1.3 * one)

@@ -36,7 +36,7 @@ class Job:
 
 def compare_organic(bench: Bench, report: Report, quick: bool) -> None:
     """Word count, finance, and a heavy operator, which is the one that gains by replicas on two cores."""
-    periods = 32 if quick else 48
+    periods = 30 if quick else 40
     rows: list[tuple[Any, ...]] = []
     story: list[tuple[Any, ...]] = []
     for job in _jobs(periods):
