@@ -168,7 +168,7 @@ PLANTS: dict[str, PlantKind] = {
         period=2.5,
         target=3.0,
         parameters={
-            "comparison": 290e-9,
+            "comparison": QueryCosts.comparison,
             "dims": 8,
             "delay": 0.2,
             "window": 1.0,
