@@ -37,6 +37,12 @@ NAMES = {
     "threshold": "threshold",
     "static": "static maximum",
 }
+#: Told where Poisson arrivals turn out to be good enough.
+WHY_MG1 = (
+    "A line waits for its batch, so bursts shorter than the trigger of 1 s are averaged away before any queue sees them, and the "
+    "batch's own time, not the waiting, is most of the response. In the paper tuples are served one by one, and the same "
+    "error of the model costs orders of magnitude (penstock papers mead shows it)."
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,10 @@ def run(quick: bool, folder: Path) -> Report:
         shutil.rmtree(work, ignore_errors=True)
     report.tables.append(_table(outcomes, source))
     _claims(report, outcomes, targets)
+    if any(not c.holds and c.text.startswith("M/G/1") for c in report.claims):
+        report.tables.append(
+            Table("What happened instead", ("", "why"), [("M/G/1 meets its targets", WHY_MG1)])
+        )
     return report
 
 
