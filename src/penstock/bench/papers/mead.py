@@ -62,7 +62,7 @@ REASONS = {
     "Fig. 3: with bursts": "At the lowest utilisation moments and correlations fix the response least; the fit there is on the safe side.",
     "Table I:": "In the first interval after an abrupt change no model knows of it, and the tightest target leaves no room for that minute.",
     "Table II:": "The slowest 5 % of the tuples are those of the minute after an abrupt change, when no fitted model knows of it yet; our streams change more abruptly than a policy that looks once a minute can follow.",
-    "Table III": "The changes of our synthetic stream are fewer.",
+    "Table III": "The changes of our synthetic stream are fewer, and it is shorter where the run is.",
     "Headline: on SYNT": "See Table II: what is missed are percentiles, in the minute after an abrupt change.",
     "Headline: with": "The start with all of the CPU and one level less a minute is a larger part of a short run.",
 }
@@ -230,13 +230,16 @@ def window_size(report: Report, streams: list[str], seconds: float, outs: dict[A
             "Table III: one fitting window of different sizes",
             ("stream", "events", "target (s)", "paper (s)", "ours (s)", "paper CPU %", "our CPU %"),
             rows,
+            "On BC the paper's largest window misses its target by 3 %, ours does not: the release that its burst punishes falls into "
+            "another minute.",
         )
     )
     synt = {r[1]: r[4] for r in rows if r[0] == "SYNT"}
     if synt:
         report.claim(
             "Table III: on abrupt changes the largest window reacts too slowly", "0.126, 0.141, 0.468 s",
-            ", ".join(f"{synt[e]:.3f}" for e in sorted(synt)), synt[100_000] > synt[25_000],
+            ", ".join(f"{synt[e]:.3f}" for e in sorted(synt)) + " s against 0.2 s",
+            max(synt[25_000], synt[50_000]) <= 0.2 < synt[100_000],
         )  # fmt: skip
 
 
