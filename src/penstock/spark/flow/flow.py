@@ -140,7 +140,7 @@ class Flow(Graph):
             frames.append(source.frame)
         if len(frames) == 1:
             return frames[0]
-        # Columns side by side, null where they are another source's: a struct for each source is slower by half.
+        # Columns side by side, null where they are another source's: Spark copies structs once more on the way to Arrow.
         shaped = [
             frame.select(
                 F.lit(at).alias("source"),
