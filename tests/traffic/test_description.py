@@ -64,12 +64,11 @@ def test_scales_are_round_numbers():
     ]  # fmt: skip
 
 
-@settings(max_examples=10, deadline=None)
-@given(dispersion=st.sampled_from([1.0, 10.0, 100.0, 1000.0]), seed=st.integers(0, 10_000))
-def test_the_limit_of_the_dispersion_is_found(dispersion, seed):
-    times = map2(10_000.0, dispersion).sample(100.0, seed)
-    limit = dispersion_limit(dispersion_curve(times))
-    assert limit.value == pytest.approx(dispersion, rel=0.5)
+@pytest.mark.parametrize("dispersion", [1.0, 10.0, 100.0, 1000.0])
+def test_the_limit_of_the_dispersion_is_found(dispersion):
+    samples = [map2(10_000.0, dispersion).sample(100.0, seed) for seed in range(5)]
+    limits = [dispersion_limit(dispersion_curve(times)).value for times in samples]
+    assert np.median(limits) == pytest.approx(dispersion, rel=0.3), "a single estimate may be off by half"
 
 
 def test_long_memory_and_cycles_are_not_mistaken_for_a_limit():
