@@ -83,6 +83,7 @@ class MicroBatchRun:
         self._query: StreamingQuery | None = None
         self._progress: Mapping[str, Any] = {}
         self._closed = threading.Lock()
+        self._prepared = False
 
     def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
         """Start the streaming query."""
@@ -114,6 +115,11 @@ class MicroBatchRun:
             )
         started = time.time()
         before = self._latest.state if self._latest else self._program.first_state()
+        if not self._prepared:
+            # Adaptive execution runs each stage as a job of its own, to find a number of partitions that is ours to
+            # choose. The session of a query is a copy, so nobody else is concerned.
+            frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            self._prepared = True
         prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
         batch = Batch(batch_id, frame, before, str(self._checkpoint.state_folder), prefix, started)
         outcome = self._program.run_batch(batch)

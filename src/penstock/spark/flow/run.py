@@ -37,7 +37,6 @@ class FlowRun(MicroBatchRun):
         self._working = threading.RLock()
         self._ended = threading.Event()
         self._last_batch = time.monotonic()
-        self._prepared = False
         if self._latest is not None:
             state = FlowState.from_json(self._latest.state)
             program.plan = state.plan.fitted(program.definition.regions)
@@ -100,11 +99,6 @@ class FlowRun(MicroBatchRun):
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:
         self._hold_off()
-        if not self._prepared:
-            # Spark would run each stage as a job of its own, to adapt a number of partitions that is ours to choose. The
-            # session of a query is a copy, so nobody else is concerned.
-            frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-            self._prepared = True
         with self._working:
             super()._run(frame, batch_id)
             self._last_batch = time.monotonic()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import StringType, StructType
 
 from penstock.preference.class_codes import class_codes
 from penstock.preference.cross import latest_dominator
@@ -22,7 +23,7 @@ from penstock.spark.query.reports import report
 from penstock.spark.query.routing import unpack
 from penstock.spark.segments import read_segment, write_segments
 
-REPORT_SCHEMA = "kind string, report string"
+REPORT_SCHEMA = StructType().add("kind", StringType()).add("report", StringType())
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructType
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_SCHEMA = "report string"
+_SCHEMA = StructType().add("report", StringType())
 
 
 def report(told: dict[str, Any]) -> pa.RecordBatch:

@@ -16,13 +16,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from penstock.disorder import BatchStats, partition_stats
 from penstock.spark.arrow_batches import gathered
 from penstock.spark.query.rows import LATEST_US, Times, check_rows
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
-MESSAGE_SCHEMA = "worker int, kind string, source int, number int, payload binary"
+#: A type and not a text, which the JVM would be asked to parse in every batch.
+MESSAGE_SCHEMA = (
+    StructType()
+    .add("worker", IntegerType())
+    .add("kind", StringType())
+    .add("source", IntegerType())
+    .add("number", IntegerType())
+    .add("payload", BinaryType())
+)
 
 #: Rows gathered before they are routed: large enough for few messages, small enough for a bounded memory.
 CHUNK_ROWS = 262_144
