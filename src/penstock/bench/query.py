@@ -284,6 +284,9 @@ class Bench:
                 f"Panes against plain windows (PPQ Fig. 14; {rate:,} tuples/s): seconds of work for a second of stream",
                 ("panes a window", *kinds),
                 rows,
+                "A window of 50,000 tuples is computed in milliseconds here, and small panes with eight independent attributes "
+                "keep much of what they get, so at this rate Spark's fixed cost decides. WIN_RR, WIN_FB and WIN_FB_MERGE join "
+                "all panes of each window anew, SHARED takes each pane once.",
             )
         )
         last = rows[-1]
