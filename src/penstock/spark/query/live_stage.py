@@ -50,7 +50,8 @@ class LiveStage(SlicedStage):
     live: tuple[str, ...]
     panes_per_window: int
 
-    def _slice(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> dict[str, Any]:
+        """One slice."""
         started, cpu = time.perf_counter(), time.process_time()
         old, earlier_old = self._live_rows()
         new = self.parts.of_panes(self.closing)

@@ -19,7 +19,7 @@ from penstock.preference.class_codes import class_codes
 from penstock.preference.cross import latest_dominator
 from penstock.preference.points import Codes
 from penstock.preference.preference import Preference
-from penstock.spark.query.reports import report
+from penstock.spark.query.reports import NumberedStage
 from penstock.spark.query.routing import unpack
 from penstock.spark.segments import read_segment, write_segments
 
@@ -141,7 +141,7 @@ class PaneStage:
 
 
 @dataclass(frozen=True)
-class CloseStage:
+class CloseStage(NumberedStage):
     """For in-order processing: sort the rows of closing panes by time and select, a pane a task."""
 
     rowset: Rowset
@@ -150,17 +150,15 @@ class CloseStage:
     prefix: str
     parts: tuple[Part, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Select the rows of the parts whose numbers come in."""
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                started = time.perf_counter()
-                part = self.parts[index]
-                rows = read_segment(self.state_folder, part.file, part.segment)
-                result = self.rowset.select(rows.sort_by(self.time))
-                file = write_segments(self.state_folder, f"{self.prefix}-c{index}", result.schema, [result])
-                busy = time.perf_counter() - started
-                yield report({"index": index, "file": file, "rows": result.num_rows, "busy": busy})
+    def piece(self, number: int) -> dict[str, Any]:
+        """One pane's part."""
+        started = time.perf_counter()
+        part = self.parts[number]
+        rows = read_segment(self.state_folder, part.file, part.segment)
+        result = self.rowset.select(rows.sort_by(self.time))
+        file = write_segments(self.state_folder, f"{self.prefix}-c{number}", result.schema, [result])
+        busy = time.perf_counter() - started
+        return {"index": number, "file": file, "rows": result.num_rows, "busy": busy}
 
 
 def by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:

@@ -1,6 +1,7 @@
 """Stages that do numbered pieces of work and tell the driver about each in one small report."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,20 @@ _SCHEMA = StructType().add("report", StringType())
 def report(told: dict[str, Any]) -> pa.RecordBatch:
     """What a task tells the driver."""
     return pa.RecordBatch.from_arrays([pa.array([json.dumps(told)])], names=["report"])
+
+
+class NumberedStage(ABC):
+    """A stage that does the pieces of work whose numbers come in, and tells about each."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the pieces, one after another."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield report(self.piece(number))
+
+    @abstractmethod
+    def piece(self, number: int) -> dict[str, Any]:
+        """Do one piece; what it gives is told to the driver."""
 
 
 def run_stage(spark: SparkSession, stage: Stage, tasks: int, most: int | None = None) -> list[dict[str, Any]]:

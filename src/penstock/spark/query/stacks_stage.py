@@ -30,7 +30,8 @@ class StacksStage(SlicedStage):
     #: Files of the stacks as of the batch before.
     stacks: tuple[str, ...]
 
-    def _slice(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> dict[str, Any]:
+        """One slice."""
         started, cpu = time.perf_counter(), time.process_time()
         stacks = self._restored(number)
         pending = list(self.closing)

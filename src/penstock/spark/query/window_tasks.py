@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.preference.two_stacks import Partial, merged
 from penstock.spark.query.parts import Ids, Parts, Rows
-from penstock.spark.query.reports import report
+from penstock.spark.query.reports import NumberedStage, report
 from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter
 from penstock.spark.segments import read_segment, write_segments
 
@@ -51,7 +51,7 @@ def assign(strategy: str, windows: Sequence[Span], work: Sequence[int], workers:
 
 
 @dataclass(frozen=True)
-class WindowStage:
+class WindowStage(NumberedStage):
     """The final round: every worker joins its windows and writes their answers."""
 
     parts: Parts
@@ -59,18 +59,13 @@ class WindowStage:
     spans: tuple[Span, ...]
     writer: WindowWriter
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the work of the workers whose numbers come in."""
-        for batch in batches:
-            for worker in batch.column(0).to_pylist():
-                yield report(self._work(worker))
-
-    def _work(self, worker: int) -> dict[str, Any]:
+    def piece(self, number: int) -> dict[str, Any]:
+        """The windows of one worker."""
         started, cpu = time.perf_counter(), time.process_time()
         preference = self.parts.rowset.preference
         ids, extras, spans = [], [], []
         joined = 0
-        for task in self.tasks[worker]:
+        for task in self.tasks[number]:
             pieces = _pieces(self.parts, task)
             joined += sum(len(p.ids) for p in pieces)
             result = joined_pieces(self.parts, pieces)
@@ -80,9 +75,9 @@ class WindowStage:
             spans.append(next(s for s in self.spans if s.number == task.window))
         done = time.perf_counter()
         writer = WindowWriter(**(vars(self.writer) | {"windows": tuple(spans)}))
-        told = writer.write_rows(worker, self.parts, ids, extras) if spans else {"sizes": {}}
+        told = writer.write_rows(number, self.parts, ids, extras) if spans else {"sizes": {}}
         return told | {
-            "slice": worker,
+            "slice": number,
             "candidates": joined,
             "busy": done - started,
             "cpu": time.process_time() - cpu,
@@ -91,29 +86,24 @@ class WindowStage:
 
 
 @dataclass(frozen=True)
-class MergeStage:
+class MergeStage(NumberedStage):
     """The round before, for MERGE tasks: join some parts of a window and leave the ids of the result in a file."""
 
     parts: Parts
     tasks: tuple[WindowTask, ...]
     prefix: str
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the tasks whose numbers come in."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                started = time.perf_counter()
-                task = self.tasks[number]
-                result = joined_pieces(self.parts, _pieces(self.parts, task))
-                table = pa.table(
-                    [pa.array(np.full(len(result.ids), task.window)), pa.array(result.ids)],
-                    schema=MEMBER_SCHEMA,
-                )
-                name = write_segments(
-                    self.parts.state_folder, f"{self.prefix}-merge{number}", MEMBER_SCHEMA, [table]
-                )
-                told = {"task": number, "window": task.window, "file": name}
-                yield report(told | {"busy": time.perf_counter() - started})
+    def piece(self, number: int) -> dict[str, Any]:
+        """One task."""
+        started = time.perf_counter()
+        task = self.tasks[number]
+        result = joined_pieces(self.parts, _pieces(self.parts, task))
+        columns = [pa.array(np.full(len(result.ids), task.window)), pa.array(result.ids)]
+        table = pa.table(columns, schema=MEMBER_SCHEMA)
+        prefix = f"{self.prefix}-merge{number}"
+        name = write_segments(self.parts.state_folder, prefix, MEMBER_SCHEMA, [table])
+        told = {"task": number, "window": task.window, "file": name}
+        return told | {"busy": time.perf_counter() - started}
 
 
 @dataclass(frozen=True)
