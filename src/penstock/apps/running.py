@@ -21,7 +21,7 @@ OPTIONS: Mapping[str, Option] = {
     "policy": Option("none", "who adapts the flow: none or organic"),
     "trigger": Option("1 second", "how often a micro-batch starts"),
     "master": Option("local[*]", "Spark master"),
-    "checkpoint": Option("", "checkpoint folder; a temporary one by default"),
+    "checkpoint": Option("", "checkpoint folder, which also keeps the journal; a temporary one by default"),
 }
 
 

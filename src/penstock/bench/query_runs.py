@@ -34,17 +34,8 @@ def main(path: str) -> None:
 
 def ours(spark: Any, run: Mapping[str, Any]) -> dict[str, Any]:
     """A preference query over the files of a folder."""
-    query = ps.PreferenceQuery(
-        ps.skyline_of(*(ps.minimize(f"a{i}") for i in range(run["dims"]))),
-        time="event_time",
-        window=run["window"],
-        slide=run["slide"],
-        disorder=_disorder(run),
-        window_strategy=run.get("windows", "SHARED"),
-        splitting=run.get("splitting", "AS_PID"),
-    )
     work = _fresh(run)
-    started = query.start(
+    started = _query(run).start(
         _stream(spark, run), output=work / "out", checkpoint=work / "ck", available_now=True
     )
     started.await_termination()
@@ -99,18 +90,12 @@ def by_hand(spark: Any, run: Mapping[str, Any]) -> dict[str, Any]:
 
 def live(spark: Any, run: Mapping[str, Any]) -> dict[str, Any]:
     """A query over a generated stream in real time: latencies on the clock."""
-    query = ps.PreferenceQuery(
-        ps.skyline_of(*(ps.minimize(f"a{i}") for i in range(run["dims"]))),
-        time="event_time",
-        window=run["window"],
-        slide=run["slide"],
-        disorder=_disorder(run),
-        splitting=run.get("splitting", "AS_PID"),
-    )
     work = _fresh(run)
     options = {"model": "map2", "realtime": "true", **{k: str(v) for k, v in run["traffic"].items()}}
     frame = spark.readStream.format("penstock-traffic").options(**options).load()
-    started = query.start(frame, output=work / "out", checkpoint=work / "ck", trigger="500 milliseconds")
+    started = _query(run).start(
+        frame, output=work / "out", checkpoint=work / "ck", trigger="500 milliseconds"
+    )
     started.await_termination(timeout=run["seconds"])
     started.stop()
     if run.get("warm_up"):
@@ -126,6 +111,18 @@ def live(spark: Any, run: Mapping[str, Any]) -> dict[str, Any]:
         "batch_seconds": float(np.nanmean(seen["batch_seconds"][late])),
         "dropped_share": float(seen["dropped_share"][-1]),
     }
+
+
+def _query(run: Mapping[str, Any]) -> ps.PreferenceQuery:
+    return ps.PreferenceQuery(
+        ps.skyline_of(*(ps.minimize(f"a{i}") for i in range(run["dims"]))),
+        time="event_time",
+        window=run["window"],
+        slide=run["slide"],
+        disorder=_disorder(run),
+        window_strategy=run.get("windows", "SHARED"),
+        splitting=run.get("splitting", "AS_PID"),
+    )
 
 
 def _disorder(run: Mapping[str, Any]) -> Any:
