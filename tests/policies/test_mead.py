@@ -7,7 +7,8 @@ import pytest
 from penstock.core import Capacity, Knob, Metric, Observation, PenstockError, StageObservation
 from penstock.models import Poisson, fit_map2
 from penstock.policies import Mead
-from penstock.policies.mead_model import BatchModel, KingmanModel, NetworkModel, Operator
+from penstock.policies.mead_batches import BatchModel
+from penstock.policies.mead_model import KingmanModel, NetworkModel, Operator
 from penstock.policies.threshold import CPU_LEVELS
 
 RNG = np.random.default_rng(4)

@@ -25,7 +25,8 @@ from penstock.traffic import map2, poisson, read_trace
 
 Floats = NDArray[np.float64]
 
-WARM = 60.0  # executors come up and compile, and a policy that fits models sees warm batches before it is judged
+#: Seconds in which executors come up and compile, and a policy that fits models sees warm batches before it is judged.
+WARM = 60.0
 SLOT = 2.0  # seconds of arrivals that are judged together
 
 #: Name in the tables -> method of the trial, idle time of Spark's own allocation.

@@ -30,6 +30,7 @@ def papers(
 ) -> None:
     """Run the papers' experiments and print paper and ours in the same tables, each claim checked."""
     from penstock.bench.papers import PAPERS
+    from penstock.bench.report import announce
 
     if name != "all" and name not in PAPERS:
         raise unknown("paper", name, [*PAPERS, "all"])
@@ -41,6 +42,7 @@ def papers(
     found: list[dict[str, Any]] = []
     for paper in PAPERS if name == "all" else [name]:
         start = time.perf_counter()
+        announce(f"{paper}: {PAPERS[paper][1]}")
         report = import_module(f"penstock.bench.papers.{PAPERS[paper][0]}").run(scale=scale, folder=output)
         report.seconds = time.perf_counter() - start
         (output / f"{paper}.md").write_text(report.as_markdown())

@@ -12,16 +12,11 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
-from penstock.policies.mead_model import (
-    BatchModel,
-    KingmanModel,
-    Model,
-    NetworkModel,
-    Operator,
-    Prediction,
-    Resources,
-)
+from penstock.policies.mead_batches import BatchModel, StagesModel
+from penstock.policies.mead_model import KingmanModel, NetworkModel, Operator, Prediction, Resources
 from penstock.policies.threshold import CPU_LEVELS
+
+Model = NetworkModel | KingmanModel | BatchModel | StagesModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,8 @@ class Mead:
 
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
     cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)
-    the response is predicted by the micro-batch model instead of queues, since a tuple waits for its batch.
+    the response is predicted by the micro-batch model instead of queues, since a tuple waits for its batch, also for
+    several operators that share its batches.
     """
 
     model: str = "map"
@@ -136,6 +132,9 @@ class Mead:
         return tuple(known.items())
 
     def _model(self, state: MeadState, observation: Observation) -> tuple[Model | None, str]:
+        together = [s for s in observation.stages if "level" in s.extra and s.cpu_share is not None]
+        if together:
+            return self._stages(state, observation, together)
         stages = {s.name: s for s in observation.stages}
         fed = {name for s in observation.stages for name in s.downstream}
         sources = [s for s in observation.stages if s.name not in fed]
@@ -145,17 +144,49 @@ class Mead:
         operators = _operators(source, stages, dict(state.demands))
         if operators is None:
             return None, "the service demand of an operator is not known yet"
-        gaps = source.interarrivals
-        if gaps is None or len(gaps) < self.least or not float(np.sum(gaps)) > 0:
-            return None, f"{0 if gaps is None else len(gaps)} of {self.least} inter-arrival times seen"
+        gaps, missing = self._gaps(source)
+        if gaps is None:
+            return None, missing
         trigger = source.extra.get("trigger", nan)
         if self.model == "gig1" and not trigger > 0:
             own = replace(operators[0], arrival_scv=float(np.var(gaps) / np.mean(gaps) ** 2))
             return KingmanModel((own, *operators[1:]), source.name, 1.0 / float(np.mean(gaps))), ""
-        processes = self._processes(np.asarray(gaps, dtype=float))
+        processes = self._processes(gaps)
         if trigger > 0:
             return self._batches(observation, source, operators[:1], processes, trigger), ""
         return NetworkModel(operators, source.name, processes, self.percentile), ""
+
+    def _gaps(self, source: StageObservation) -> tuple[Any, str]:
+        gaps = source.interarrivals
+        if gaps is None or len(gaps) < self.least or not float(np.sum(gaps)) > 0:
+            return None, f"{0 if gaps is None else len(gaps)} of {self.least} inter-arrival times seen"
+        return np.asarray(gaps, dtype=float), ""
+
+    def _stages(
+        self, state: MeadState, observation: Observation, stages: Sequence[StageObservation]
+    ) -> tuple[Model | None, str]:
+        """Stages of one micro-batch query: what has no share of its own is part of the overhead."""
+        known = dict(state.demands)
+        missing = [s.name for s in stages if s.name not in known]
+        if missing:
+            return None, f"the service demand of {missing[0]} is not known yet"
+        source = next((s for s in observation.stages if s.interarrivals is not None), stages[0])
+        gaps, why = self._gaps(source)
+        if gaps is None:
+            return None, why
+        overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan)
+        return (
+            StagesModel(
+                tuple(Operator(s.name, known[s.name].seconds) for s in stages),
+                {s.name: int(s.extra["level"]) for s in stages},
+                {s.name: s.extra.get("visits", 1.0) for s in stages},
+                self._processes(gaps),
+                source.extra["trigger"],
+                0.0 if isnan(overhead) else overhead,
+                self.percentile,
+            ),
+            "",
+        )
 
     def _processes(self, gaps: Any) -> tuple[Any, ...]:
         """The fitted processes of all windows, or processes without correlation."""
@@ -218,19 +249,33 @@ class Mead:
             then = model.predict(_chosen(level, options))
             # Where both are infinite the gain is unknown, and only more can tell.
             gained = now.paths[path] - then.paths[path] if isfinite(then.paths[path]) else self.target
-            if then.paths[path] > self.target and gained < self.delta * self.target:
-                # With replicas the levels are many and each gains little: there the whole way up must gain too little.
-                top = level | {slowest: len(options[slowest]) - 1}
-                few = len(options[slowest]) <= len(self.levels)
-                if few or not self._worth(model, path, now, _chosen(top, options)):
-                    level[slowest] -= 1
-                    break
+            missed = then.paths[path] > self.target and gained < self.delta * self.target
+            if missed and not self._promising(model, path, now, level, slowest, options):
+                level[slowest] -= 1
+                break
             now = then
 
-    def _worth(
-        self, model: Model, path: tuple[str, ...], now: Prediction, resources: dict[str, Resources]
+    def _promising(
+        self,
+        model: Model,
+        path: tuple[str, ...],
+        now: Prediction,
+        level: dict[str, int],
+        slowest: str,
+        options: dict[str, tuple[Resources, ...]],
     ) -> bool:
-        return now.paths[path] - model.predict(resources).paths[path] >= self.delta * self.target
+        """Whether going on can gain what one level did not.
+
+        With replicas the levels are many and each gains little: there the whole way up must gain too little. Side by
+        side, an operator that gets more gains nothing before its equals get more too: there the whole path counts.
+        """
+        side_by_side = isinstance(model, StagesModel)
+        if len(options[slowest]) <= len(self.levels) and not side_by_side:
+            return False
+        raised = path if side_by_side else (slowest,)
+        top = level | {name: len(options[name]) - 1 for name in raised}
+        then = model.predict(_chosen(top, options))
+        return now.paths[path] - then.paths[path] >= self.delta * self.target
 
     def _floor(self, observation: Observation, name: str, options: tuple[Resources, ...]) -> int:
         """The lowest level that a conservative scale-down allows."""

@@ -10,7 +10,6 @@ from penstock.models import (
     Application,
     Edge,
     Kingman,
-    MicroBatch,
     Station,
     TwoMoments,
     fit_ph,
@@ -138,45 +137,6 @@ class KingmanModel:
             queue = Kingman(TwoMoments(1.0 / max(rate, 1e-12), operator.arrival_scv), service)
             each[operator.name] = queue.mean_response + _lost(operator, resources[operator.name])
         return Prediction({p: sum(each[n] for n in p) for p in self.paths}, each)
-
-
-@dataclass(frozen=True, eq=False)
-class BatchModel:
-    """A micro-batch query: a tuple waits for its batch, whatever the operator (one operator, one path)."""
-
-    operators: tuple[Operator, ...]
-    source: str
-    processes: tuple[MAP, ...]
-    trigger: float
-    overhead: float
-    slots: float = 1.0
-    percentile: float | None = None
-
-    @property
-    def paths(self) -> tuple[tuple[str, ...], ...]:
-        """The query itself."""
-        return ((self.source,),)
-
-    @cached_property
-    def _queries(self) -> list[MicroBatch]:
-        demand = self.operators[0].demand
-        return [
-            MicroBatch(p, self.trigger, self.overhead, demand, workers=self.slots) for p in self.processes
-        ]
-
-    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
-        """The worst prediction over all arrival processes."""
-        replicas, share = resources[self.source]
-        times = []
-        for query in self._queries:
-            sized = query.with_capacity(workers=replicas * self.slots, share=share)
-            times.append(
-                sized.mean_response if self.percentile is None else sized.percentile(self.percentile)
-            )
-        return Prediction({(self.source,): max(times)}, {self.source: max(times)})
-
-
-Model = NetworkModel | KingmanModel | BatchModel
 
 
 def _worst(predictions: Sequence[Prediction]) -> Prediction:

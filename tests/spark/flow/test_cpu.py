@@ -12,7 +12,10 @@ import pytest
 import penstock
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.guards import Guards
+from penstock.core.journal import MemoryJournal
 from penstock.dataflow.plan import Plan
+from penstock.policies import Mead
 from penstock.spark.actuators import cpu_share
 from penstock.spark.actuators.cgroup import find_hierarchy
 from penstock.spark.flow.cpu import FREE, FlowCpu
@@ -155,3 +158,40 @@ def test_a_policy_may_turn_the_share_where_the_flow_has_groups(tmp_path):
     assert plant.observe().stage("limited/0").cpu_share.observed == 0.55
     run.finish()
     assert left_behind() == []
+
+
+@pytest.mark.spark
+def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_path):
+    flow = two_branches(played(spark, [pa.table({"key": np.arange(64)})] * 30, tmp_path / "in"))
+    journal = MemoryJournal()
+    policy = Mead(model="mg1", target=8.0, interval=0.0, least=64, windows=1)
+    run = flow.start(
+        spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", trigger="1 second",
+        policy=policy, guards=Guards(), period=0.0, cpu={}, journal=journal,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while time.monotonic() < until and any(run._flow.cpu.share(n) != 0.4 for n in ("limited", "unlimited")):
+        time.sleep(0.1)
+    seen = run.control.plant.observe()
+    quotas = run._flow.cpu._cpu.shares
+    run.stop()
+    assert run._flow.cpu.share("limited") == run._flow.cpu.share("unlimited") == 0.4
+    assert sorted(quotas.values())[:2] == [0.4, 0.4]
+    assert any("by the mg1 model against 8 s" in reason for reason in journal.texts("decision"))
+    assert left_behind() == []
+    assert seen.stage("limited/0").extra["trigger"] == 1.0
+
+
+def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tuples(tmp_path):
+    run = start_in_process(two_branches(), tmp_path)
+    plant = FlowPlant(run._flow, limit=2, trigger=1.0)
+    run.listen(plant.take)
+    for _ in range(2):
+        run.feed({"rows": pa.table({"key": np.arange(64)})})
+    seen = plant.observe()
+    stages = [seen.stage("limited/0"), seen.stage("unlimited/0")]
+    assert [s.extra["level"] for s in stages] == [0, 0]
+    assert [s.extra["visits"] for s in stages] == [1.0, 1.0]
+    assert len(stages[0].interarrivals) == 64
+    assert seen.latency.mean >= 0.15
+    run.finish()

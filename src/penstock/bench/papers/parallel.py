@@ -1,13 +1,19 @@
 """Independent runs on all cores."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TypeVar
 
+from penstock.bench.report import announce
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: Seconds between two words on progress.
+TELL_EVERY = 15.0
 
 
 def spread(function: Callable[[T], R], jobs: Sequence[T], least: int = 4) -> list[R]:
@@ -16,4 +22,10 @@ def spread(function: Callable[[T], R], jobs: Sequence[T], least: int = 4) -> lis
     if cores < 2 or len(jobs) < least:
         return [function(job) for job in jobs]
     with ProcessPoolExecutor(min(cores, len(jobs)), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(function, jobs))
+        results, told = [], time.monotonic()
+        for result in pool.map(function, jobs):
+            results.append(result)
+            if time.monotonic() - told > TELL_EVERY:
+                told = time.monotonic()
+                announce(f"{len(results)} of {len(jobs)} runs done")
+        return results

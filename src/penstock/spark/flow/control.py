@@ -1,6 +1,7 @@
 """Who changes a running flow: the control loop with a policy, and a rebalancer of hot key groups."""
 
 import os
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ class Control:
         period: float,
         dry_run: bool,
         rebalances: bool,
+        trigger: float = nan,
     ) -> None:
         self._program, self._journal, self._period = program, journal, period
-        self.plant = FlowPlant(program, limit=os.cpu_count() or 1)
+        self.plant = FlowPlant(program, os.cpu_count() or 1, trigger)
         self.loop: Loop[Any] | None = None
         if policy is not None:
             self.loop = Loop(self.plant, policy, guards, journal, dry_run=dry_run)

@@ -1,6 +1,7 @@
 """``penstock.Flow``: a graph of operators that can be started on Spark."""
 
 from collections.abc import Mapping
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import FileJournal, Journal
@@ -113,7 +115,8 @@ class Flow(Graph):
             )
             program = FlowProgram(definition, first, folders, str(held.state_folder), quotas)
             run = FlowRun(program, held, spark or frame.sparkSession, book)
-            run.control = Control(program, book, policy, guards, period, dry_run, rebalance)
+            every = nan if available_now else _seconds(trigger)
+            run.control = Control(program, book, policy, guards, period, dry_run, rebalance, every)
             if not plain:
                 program.listen(run.control)
             start(program, frame, run, trigger=trigger, available_now=available_now, name=name or self.name)
@@ -185,3 +188,11 @@ class Flow(Graph):
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def _seconds(trigger: str) -> float:
+    """The time between two batches; nan where they follow each other at once, or where only Spark knows the words."""
+    try:
+        return microseconds(trigger, "trigger") / 1e6
+    except PenstockError:
+        return nan

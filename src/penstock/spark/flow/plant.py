@@ -6,35 +6,50 @@ is always busy is in Joker. It is scaled by how much of the period the batches f
 """
 
 import time
-from collections.abc import Sequence
-from math import nan
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import isnan, nan
 
 import numpy as np
 
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
 from penstock.core.observation import (
     KeyLoad,
     LastChange,
-    Latency,
     Observation,
     OperatorObservation,
     RegionObservation,
     StageObservation,
 )
 from penstock.core.plant import Applied
-from penstock.dataflow.layout import Pipeline
+from penstock.dataflow.layout import Layout, Pipeline
 from penstock.dataflow.regions import Region
+from penstock.spark.autoscale.batches import Batch, interarrivals, latency
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 
+#: Batches kept for the arrival process of a flow.
+HISTORY = 2_000
+
 
 class FlowPlant:
-    """Gathers the profiles of micro-batches between two observations."""
+    """Gathers the profiles of micro-batches between two observations.
 
-    def __init__(self, program: FlowProgram, limit: int, clock: float | None = None) -> None:
+    ``trigger`` is the time between two batches in seconds, where there is one. With it, pipelines tell on which level of a
+    batch they work, which is what a policy needs to predict the response of a flow (see ``Mead``). A batch counts from
+    the moment Spark hands it over to its commit.
+    """
+
+    def __init__(
+        self, program: FlowProgram, limit: int, trigger: float = nan, clock: float | None = None
+    ) -> None:
         self._program = program
+        self._trigger = trigger
+        self._batches: deque[Batch] = deque(maxlen=HISTORY)
+        self._overhead = nan
         self._limit = limit
         self._profiles: list[Profile] = []
         self._start = time.time() if clock is None else clock
@@ -44,6 +59,10 @@ class FlowPlant:
     def take(self, profile: Profile) -> None:
         """Add the figures of one batch."""
         self._profiles.append(profile)
+        gap = profile.started - self._batches[-1].start if self._batches else nan
+        self._batches.append(Batch(profile.batch, profile.started, profile.seconds, profile.rows, gap))
+        fresh = max(0.0, profile.seconds - _in_tasks(profile, self._program))
+        self._overhead = fresh if isnan(self._overhead) else 0.7 * self._overhead + 0.3 * fresh
         if profile.change is not None:
             cost = LastChange(0.0, profile.change.pause, float(profile.change.delayed), profile.change.bytes)
             self._changed = (profile.started, cost)
@@ -59,21 +78,28 @@ class FlowPlant:
         current = [p for p in profiles if p.plan == plan] or profiles[-1:]
         layout = self._program.definition.wiring(plan).layout
         busy = sum(p.seconds for p in profiles) / period
-        stages = tuple(self._stage(p, current, min(1.0, busy)) for p in layout.pipelines)
-        seconds = [p.seconds for p in current]
-        latency = Latency(mean=float(np.mean(seconds)), maximum=max(seconds)) if seconds else Latency()
+        levels = _levels(layout)
+        stages = tuple(self._stage(p, current, min(1.0, busy), levels) for p in layout.pipelines)
+        recent = list(self._batches)[-len(current) :] if current else []
         regions = tuple(self._region(r, current) for r in self._program.definition.regions)
         extra = {"batches": float(len(profiles)), "busy": busy}
-        return Observation(now - self._start, period, stages, regions, latency=latency, extra=extra)
+        return Observation(now - self._start, period, stages, regions, latency=latency(recent), extra=extra)
 
     def apply(self, decision: Decision) -> Applied:
         """Ask for the changes from the next batch on."""
         made: list[Change] = []
         refused: list[tuple[Change, str]] = []
+        # The pipelines of a region have one share: the largest that is asked for.
+        shares: dict[str, float] = {}
+        for change in decision.changes:
+            if change.knob is Knob.CPU_SHARE:
+                region = change.where.split("/")[0]
+                shares[region] = max(shares.get(region, 0.0), change.number)
         for change in decision.changes:
             try:
                 if change.knob is Knob.CPU_SHARE:
-                    self._program.limit({change.where.split("/")[0]: change.number})
+                    region = change.where.split("/")[0]
+                    self._program.limit({region: shares[region]})
                 else:
                     self._program.change(**self._wanted(change))
                 made.append(change)
@@ -96,7 +122,9 @@ class FlowPlant:
         limit = float(self._limit) if region.scales else 1.0
         return Capacity(wanted, wanted, self._program.plan.regions[region.name].replicas, limit)
 
-    def _stage(self, pipeline: Pipeline, profiles: Sequence[Profile], busy: float) -> StageObservation:
+    def _stage(
+        self, pipeline: Pipeline, profiles: Sequence[Profile], busy: float, levels: Mapping[str, int]
+    ) -> StageObservation:
         region = self._program.definition.regions.named(pipeline.region)
         own = [p.pipelines[pipeline.name] for p in profiles if pipeline.name in p.pipelines]
         span = sum(p.seconds for p in profiles)
@@ -114,6 +142,8 @@ class FlowPlant:
             )
         )
         cpu = sum(sum(o.cpu) for o in own)
+        share = self._cpu(region)
+        first = pipeline.number == 0 and self._trigger > 0
         return StageObservation(
             pipeline.name,
             self._replicas(region),
@@ -131,14 +161,29 @@ class FlowPlant:
                     if n in p.operators
                 )
             ),
-            service_time=cpu / taken if taken else nan,
+            interarrivals=interarrivals(list(self._batches)) if first else None,
+            # On one worker, which a share below 1 slows down.
+            service_time=cpu / taken / (1.0 if share is None else share.observed) if taken else nan,
             utilisation=max(shares, default=nan),
             worker_utilisation=tuple(min(1.0, s) for s in shares),
             operators=tuple(self._operator(n, profiles, cpu) for n in pipeline.operators),
             keys=self._keys(region, profiles),
-            cpu_share=self._cpu(region),
+            cpu_share=share,
             last_change=self._last(profiles),
+            extra=self._place(pipeline, profiles, taken, levels),
         )
+
+    def _place(
+        self, pipeline: Pipeline, profiles: Sequence[Profile], taken: float, levels: Mapping[str, int]
+    ) -> dict[str, float]:
+        """Where a pipeline with tasks of its own stands in a batch; the others' time is part of the overhead."""
+        rows = sum(p.rows for p in profiles)
+        if not self._trigger > 0:
+            return {}
+        timing = {"trigger": self._trigger, Metric.OVERHEAD_TIME.value: self._overhead}
+        if pipeline.name not in levels:
+            return timing
+        return timing | {"level": levels[pipeline.name], "visits": taken / rows if rows else 1.0}
 
     def _cpu(self, region: Region) -> Capacity | None:
         """The share of a core that each replica may use, where the flow has control groups and the region tasks."""
@@ -199,6 +244,24 @@ class FlowPlant:
             return LastChange()
         at, cost = self._changed
         return LastChange(max(0.0, self._from - at), cost.pause, cost.delayed, cost.moved)
+
+
+def _levels(layout: Layout) -> dict[str, int]:
+    """The place of each pipeline with tasks of its own among all that work on a batch one after another.
+
+    A guest works after its host. Segments, which overlap, are counted one after another too: they share the cores.
+    """
+    own = [p for p in layout.pipelines if not p.rides]
+    place = {p.name: (p.segment, p.level, -1 if p.host is None else p.number) for p in own}
+    order = sorted(set(place.values()))
+    return {name: order.index(at) for name, at in place.items()}
+
+
+def _in_tasks(profile: Profile, program: FlowProgram) -> float:
+    """Seconds of a batch in which pipelines with tasks of their own worked."""
+    layout = program.definition.wiring(profile.plan).layout
+    working = sum(_working(profile, segment, program) for segment in range(layout.segments))
+    return working - profile.source_seconds
 
 
 def _working(profile: Profile, segment: int, program: FlowProgram) -> float:

@@ -2,6 +2,5 @@
 
 from penstock.spark.vertical.operators import Operator, chain
 from penstock.spark.vertical.plant import ChainPlant
-from penstock.spark.vertical.policy import BatchMead
 
-__all__ = ["BatchMead", "ChainPlant", "Operator", "chain"]
+__all__ = ["ChainPlant", "Operator", "chain"]

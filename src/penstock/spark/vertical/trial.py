@@ -16,7 +16,7 @@ from penstock.core.guards import Guards
 from penstock.core.journal import FileJournal
 from penstock.core.loop import Loop
 from penstock.core.policy import AnyPolicy
-from penstock.policies import Static, Threshold
+from penstock.policies import Mead, Static, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.spark.actuators.cpu_share import CpuShare
 from penstock.spark.autoscale.watch import Watcher
@@ -24,7 +24,6 @@ from penstock.spark.cluster import LocalCluster
 from penstock.spark.vertical.log_analysis import operators
 from penstock.spark.vertical.operators import chain
 from penstock.spark.vertical.plant import ChainPlant, Monitor
-from penstock.spark.vertical.policy import BatchMead
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def policy_of(request: Request) -> tuple[AnyPolicy, float]:
         return Threshold(high=0.7, low=0.5, knob=Knob.CPU_SHARE, levels=CPU_LEVELS), max(
             2.0, request.interval / 3
         )
-    mead = BatchMead(
+    mead = Mead(
         model=request.method,
         target=request.target,
         interval=request.interval,

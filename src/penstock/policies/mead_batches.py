@@ -1,0 +1,99 @@
+"""Predicted response times where tuples wait for micro-batches, for the policy :class:`Mead`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.models import MAP, MicroBatch
+from penstock.policies.mead_model import Operator, Prediction, Resources
+
+
+@dataclass(frozen=True, eq=False)
+class BatchModel:
+    """A micro-batch query: a tuple waits for its batch, whatever the operator (one operator, one path)."""
+
+    operators: tuple[Operator, ...]
+    source: str
+    processes: tuple[MAP, ...]
+    trigger: float
+    overhead: float
+    slots: float = 1.0
+    percentile: float | None = None
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """The query itself."""
+        return ((self.source,),)
+
+    @cached_property
+    def _queries(self) -> list[MicroBatch]:
+        demand = self.operators[0].demand
+        return [
+            MicroBatch(p, self.trigger, self.overhead, demand, workers=self.slots) for p in self.processes
+        ]
+
+    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
+        """The worst prediction over all arrival processes."""
+        replicas, share = resources[self.source]
+        times = []
+        for query in self._queries:
+            sized = query.with_capacity(workers=replicas * self.slots, share=share)
+            times.append(
+                sized.mean_response if self.percentile is None else sized.percentile(self.percentile)
+            )
+        return Prediction({(self.source,): max(times)}, {self.source: max(times)})
+
+
+@dataclass(frozen=True, eq=False)
+class StagesModel:
+    """Operators that work on the same micro-batch: those of one level side by side, one level after the other.
+
+        batch of n tuples = overhead + n sum over levels of max_i visits_i demand_i / (replicas_i share_i)
+
+    where an operator sees ``visits`` of its tuples for one from outside. The response of a tuple is that of the
+    micro-batch queue under the worst of the arrival processes; the one path there is goes through all operators.
+    """
+
+    operators: tuple[Operator, ...]
+    levels: Mapping[str, int]
+    visits: Mapping[str, float]
+    processes: tuple[MAP, ...]
+    trigger: float
+    overhead: float
+    percentile: float | None = None
+
+    @cached_property
+    def _memo(self) -> dict[float, float]:
+        return {}
+
+    @cached_property
+    def _queries(self) -> list[MicroBatch]:
+        return [MicroBatch(p, self.trigger, self.overhead, 1.0) for p in self.processes]
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """All operators: a tuple is done when its batch is."""
+        return (tuple(o.name for o in self.operators),)
+
+    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
+        """The worst response over all processes.
+
+        An operator's own figure, by which Fig. 5 chooses whom to help, is its time for a tuple; no time for one that
+        another of its level outlasts, since more for it would change nothing.
+        """
+        each = {}
+        for operator in self.operators:
+            replicas, share = resources[operator.name]
+            each[operator.name] = self.visits[operator.name] * operator.demand / (replicas * share)
+        slowest: dict[int, float] = {}
+        for name, seconds in each.items():
+            slowest[self.levels[name]] = max(slowest.get(self.levels[name], 0.0), seconds)
+        per_tuple = sum(slowest.values())
+        if per_tuple not in self._memo:
+            self._memo[per_tuple] = max(self._response(q, per_tuple) for q in self._queries)
+        helpful = {n: s if s == slowest[self.levels[n]] else 0.0 for n, s in each.items()}
+        return Prediction({self.paths[0]: self._memo[per_tuple]}, helpful)
+
+    def _response(self, query: MicroBatch, per_tuple: float) -> float:
+        sized = query.with_capacity(workers=1.0 / per_tuple)
+        return sized.mean_response if self.percentile is None else sized.percentile(self.percentile)
