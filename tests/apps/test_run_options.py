@@ -1,6 +1,7 @@
 import pytest
 
 from penstock.apps import wordcount
+from penstock.apps.running import OPTIONS, run_app
 from penstock.apps.summary import Option, Summary
 from penstock.cli.run import parse
 from penstock.core.errors import PenstockError
@@ -29,3 +30,17 @@ def test_a_summary_is_the_same_as_json():
     told = Summary("wordcount", {"rows": 3}, ("word", "count"), [("a", 2)], ["note"]).as_json()
     assert told == {"app": "wordcount", "rows": 3, "answer": [{"word": "a", "count": 2}], "notes": ["note"]}
     assert "show" in wordcount.OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"policy": "meed"}, "policy of an application 'meed'; did you mean 'mead'"),
+        ({"policy": "mead", "target": "soon"}, "--target must be a number of seconds above 0, not 'soon'"),
+        ({"source": "kafka"}, "source of an application 'kafka'"),
+    ],
+)
+def test_wrong_values_are_told_before_spark_starts(given, sentence):
+    options = {name: option.default for name, option in OPTIONS.items()} | given
+    with pytest.raises(PenstockError, match=sentence):
+        run_app(lambda spark, scratch: None, 1.0, options)

@@ -18,7 +18,8 @@ OPTIONS: Mapping[str, Option] = {
     "rate": Option("20000", "rows a second of the synthetic source"),
     "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
     "replicas": Option("2", "replicas to start with for every region that can have several"),
-    "policy": Option("none", "who adapts the flow: none or organic"),
+    "policy": Option("none", "who adapts the flow: none, organic (replicas, pipelines) or mead (CPU shares)"),
+    "target": Option("3", "mean response in seconds that mead is to keep"),
     "trigger": Option("1 second", "how often a micro-batch starts"),
     "master": Option("local[*]", "Spark master"),
     "checkpoint": Option("", "checkpoint folder, which also keeps the journal; a temporary one by default"),
@@ -39,6 +40,7 @@ class Ended:
     dead: int
     batches: int
     plan: Mapping[str, int]
+    cpu: Mapping[str, float]
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -51,7 +53,11 @@ class Ended:
             "batches": self.batches,
             "rows_a_second": round(self.rows / self.seconds) if self.seconds else 0,
             "replicas": ", ".join(f"{region} {n}" for region, n in self.plan.items()),
-        }
+        } | (
+            {"cpu": ", ".join(f"{region} {share:.0%}" for region, share in self.cpu.items())}
+            if self.cpu
+            else {}
+        )
 
 
 #: Makes a flow from its sources' frames: called with the session and a scratch folder.
@@ -62,8 +68,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
     """Start the flow that ``build`` makes and wait for its end."""
     from penstock.spark import running, session
 
-    if options["policy"] not in ("none", "organic"):
-        raise unknown("policy of an application", options["policy"], ["none", "organic"])
+    policy = _policy(options)
     if options["source"] not in ("synthetic", "real"):
         raise unknown("source of an application", options["source"], ["synthetic", "real"])
     with (
@@ -78,7 +83,8 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
             trigger=options["trigger"],
             available_now=options["source"] == "real" and seconds == 0,
             replicas=_replicas(flow, whole(options, "replicas")),
-            policy=_policy(options["policy"]),
+            policy=policy,
+            cpu={} if options["policy"] == "mead" else None,
         )
         started = time.monotonic()
         try:
@@ -92,7 +98,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         elapsed = time.monotonic() - started
         totals = run.totals
         plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
-        return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan)
+        return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan, run.cpu)
 
 
 def _first_batch(run: Any, until: float) -> float:
@@ -122,12 +128,27 @@ def _replicas(flow: Any, wanted: int) -> dict[str, int]:
     return {r.name: wanted for r in find_regions(flow) if r.scales}
 
 
-def _policy(name: str) -> Any:
-    if name == "none":
-        return None
-    from penstock.policies import Organic
+def _policy(options: Mapping[str, str]) -> Any:
+    from penstock.policies import Mead, Organic
 
-    return Organic(warmup=2, samples=3, max_replicas=4)
+    made: dict[str, Callable[[], Any]] = {
+        "none": lambda: None,
+        "organic": lambda: Organic(warmup=2, samples=3, max_replicas=4),
+        "mead": lambda: Mead(target=_seconds(options, "target"), interval=10.0, best=2, max_states=8),
+    }
+    if options["policy"] not in made:
+        raise unknown("policy of an application", options["policy"], list(made))
+    return made[options["policy"]]()
+
+
+def _seconds(options: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(options[name])
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 3600:
+        raise PenstockError(f"--{name} must be a number of seconds above 0, not '{options[name]}'.")
+    return value
 
 
 def whole(options: Mapping[str, str], name: str, least: int = 1) -> int:

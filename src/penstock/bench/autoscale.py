@@ -101,7 +101,7 @@ class Loads:
 
 
 def make_loads(seconds: float, rate: float = 600.0, seed: int = 5) -> Loads:
-    """Warm-up, the recorded trace where it is there, the MAP(2) stream, with pauses of light load between them."""
+    """Warm-up, the recorded trace where it is there, the MAP(2) stream, one after the other."""
     pieces: list[Floats] = [poisson(rate).sample(WARM, seed)]
     parts, start = [], WARM
     bursts: list[tuple[str, Floats]] = []

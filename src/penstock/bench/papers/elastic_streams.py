@@ -200,11 +200,56 @@ def sensitivity(report: Report, scale: float) -> None:
     )
     many = [e for r in rows for s, e in zip(samplings, r[1:-1], strict=True) if r[0] / s >= 10]
     report.claim(
-        "Fig. 17: with tens of samples an interval the error is small", "1-2 %",
+        "Fig. 17: with tens of samples an interval the error is small", "1-2 % (here: below 5 %)",
         f"{np.mean(many):.1f} % on average, {min(many):.1f} to {max(many):.1f} %", float(np.mean(many)) < 5.0,
     )  # fmt: skip
+    if scale >= 0.3:
+        _gains(report, traffic, outs)
     if len(rows) > 1:
         report.claim(
             "Fig. 17: longer control intervals make the throughput less even", "CV rises",
             ", ".join(f"{r[-1]:.2f}" for r in rows), rows[-1][-1] > rows[0][-1],
         )  # fmt: skip
+
+
+#: Name -> gains (proportional, derivative) and the most that alpha may change by in a sample.
+CONTROLLERS = {
+    "the authors' (1.8, 2; steps up to 0.3)": ((1.8, 2.0), 0.3),
+    "the same, steps of any size": ((1.8, 2.0), np.inf),
+    "no derivative, steps of any size": ((1.8, 0.0), np.inf),
+    "gentle: 0.1, no derivative, any step": ((0.1, 0.0), np.inf),
+}
+
+
+def _gains(report: Report, traffic: Traffic, outs: dict[Any, QueryOutcome]) -> None:
+    """Why the error is large: what the splitting controller does with other gains, at an interval of 2.5 s."""
+    samplings = (0.1, 0.25)
+    (authors, _), *others = CONTROLLERS.items()
+    jobs = [
+        QueryRun(traffic, control=2.5, sampling=s, gains=gains, step=step, label=name)
+        for name, (gains, step) in others
+        for s in samplings
+    ]
+    done = [(authors, outs[2.5, s]) for s in samplings]
+    done += [(o.run.label, o) for o in spread(execute, jobs)]
+    skip = 0.2 * traffic.seconds
+    rows = [
+        [name, 1e3 * o.run.sampling, o.mean_rho(skip), o.median_rho(skip), o.parts, float(o.n.mean())]
+        for name, o in done
+    ]
+    report.tables.append(
+        Table(
+            "Fig. 17: other gains of the splitting controller (control every 2.5 s)",
+            (
+                "gains",
+                "sampling (ms)",
+                "mean utilisation",
+                "median utilisation",
+                "parts a pane",
+                "pane threads",
+            ),
+            rows,
+            "A bound on the step makes every sample far from the set-point count the same, so that as many samples lie above it as below: the "
+            "median is held. Samples of a bursty stream are skewed, and their mean lies above their median.",
+        )
+    )

@@ -78,6 +78,7 @@ class QueryRun:
     setpoint: float = 0.9  # of the splitting controller
     step: float = 0.3  # most it may change alpha by in a sample
     lowest: float = 0.1  # alpha
+    gains: tuple[float, float] = (GAINS.kp, GAINS.kd)  # proportional and derivative
     comparison: float = QueryCosts.comparison
     tuple_time: float = QueryCosts.tuple_time
     in_order: bool = False
@@ -99,6 +100,7 @@ class QueryOutcome:
     time: Floats
     rate: Floats
     rho_panes: Floats
+    samples: Floats  # of the splitting controller while the stream lasts: when, utilisation
     rho_windows: Floats
     n: Floats
     m: Floats
@@ -131,6 +133,10 @@ class QueryOutcome:
         """Mean utilisation of the pane stage after some time, by the samples of the splitting controller."""
         later = self.time > after
         return float(np.nanmean(self.rho_panes[later]))
+
+    def median_rho(self, after: float = 0.0) -> float:
+        """Median of the splitting controller's samples of the utilisation after some time."""
+        return float(np.nanmedian(self.samples[self.samples[:, 0] > after, 1]))
 
     def cv(self) -> float:
         """Standard deviation over mean of the windows given out a second, while the stream lasts."""
@@ -225,7 +231,9 @@ def execute(spec: QueryRun) -> QueryOutcome:
 def _splitting(spec: QueryRun) -> str | Splitting:
     if spec.splitting != "AS_PID":
         return spec.splitting
-    return PidSplitting(replace(GAINS, setpoint=spec.setpoint, limit=spec.step), lowest=spec.lowest)
+    kp, kd = spec.gains
+    pid = replace(GAINS, kp=kp, kd=kd, setpoint=spec.setpoint, limit=spec.step)
+    return PidSplitting(pid, lowest=spec.lowest)
 
 
 class _Kept:
@@ -260,6 +268,7 @@ def _outcome(spec: QueryRun, plant: PreferencePlant, seen: Sequence[Observation]
         time=np.array([o.time for o in during]),
         rate=np.array([s.arrival_rate for s in panes]),
         rho_panes=np.array([s.utilisation for s in panes]),
+        samples=np.array([s for s in plant.samples if s[0] <= seconds]).reshape(-1, 2),
         rho_windows=np.array([s.utilisation if s else np.nan for s in windows]),
         n=np.array([s.workers.observed for s in panes]),
         m=np.array([s.workers.observed if s else 0.0 for s in windows]),

@@ -83,6 +83,13 @@ class FlowRun(MicroBatchRun):
         return self._flow.plan
 
     @property
+    def cpu(self) -> dict[str, float]:
+        """The CPU share of each replica by region, where it has a limit."""
+        held = self._flow.cpu
+        shares = {} if held is None else {r.name: held.share(r.name) for r in self.regions}
+        return {name: share for name, share in shares.items() if share is not None}
+
+    @property
     def regions(self) -> Regions:
         """The flow's regions."""
         return self._flow.definition.regions
