@@ -111,3 +111,10 @@ def test_a_target_that_no_share_meets_is_said_and_gets_the_most_that_helps(burst
     assert "no configuration is expected to meet the target" in decision.reason
     assert shares["matcher"] == 1.0
     assert shares["parser"] == 0.4
+
+
+def test_without_a_trigger_there_is_no_prediction(bursty):
+    policy = Mead(model="mg1")
+    _, decision = policy.step(policy.start(), seen(bursty, dict.fromkeys(DEMANDS, 1.0), trigger=float("nan")))
+    assert decision.changes == ()
+    assert "time between two batches" in decision.reason

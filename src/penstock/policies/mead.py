@@ -174,6 +174,9 @@ class Mead:
         gaps, why = self._gaps(source)
         if gaps is None:
             return None, why
+        trigger = source.extra.get("trigger", nan)
+        if not trigger > 0:
+            return None, "the time between two batches is not known"
         overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan)
         return (
             StagesModel(
@@ -181,7 +184,7 @@ class Mead:
                 {s.name: int(s.extra["level"]) for s in stages},
                 {s.name: s.extra.get("visits", 1.0) for s in stages},
                 self._processes(gaps),
-                source.extra["trigger"],
+                trigger,
                 0.0 if isnan(overhead) else overhead,
                 self.percentile,
             ),
