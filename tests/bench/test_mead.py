@@ -27,7 +27,7 @@ def test_the_claims_are_that_map_meets_what_poisson_arrivals_miss():
 def test_reactive_ways_have_no_requirement_and_chosen_targets_are_disclosed():
     table = _table(LONG, outcomes(1.2))
     assert [row[1] for row in table.rows[:3]] == ["", "", TARGETS[LONG][0]]
-    assert "chosen in a simulation" in table.note
+    assert "chosen beforehand in a simulation" in table.note
 
 
 def test_the_plot_has_a_panel_for_every_load(tmp_path):
