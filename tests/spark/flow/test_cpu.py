@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -194,4 +195,18 @@ def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tupl
     assert [s.extra["visits"] for s in stages] == [1.0, 1.0]
     assert len(stages[0].interarrivals) == 64
     assert seen.latency.mean >= 0.15
+    run.finish()
+
+
+def test_the_cost_of_cold_batches_is_forgotten(tmp_path):
+    run = start_in_process(two_branches(), tmp_path)
+    plant = FlowPlant(run._flow, limit=2, trigger=1.0)
+    profiles = []
+    run.listen(profiles.append)
+    run.feed({"rows": pa.table({"key": np.arange(8)})})
+    warm = profiles[0]
+    for seconds in (9.0, 9.0, warm.seconds, warm.seconds):
+        plant.take(replace(warm, seconds=seconds))
+    stage = plant.observe().stage("limited/0")
+    assert stage.extra["overhead_time"] < 1.0
     run.finish()

@@ -8,7 +8,7 @@ is always busy is in Joker. It is scaled by how much of the period the batches f
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import nan
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from penstock.spark.flow.program import FlowProgram
 
 #: Batches kept for the arrival process of a flow.
 HISTORY = 2_000
+#: First batches whose overhead says nothing about later ones.
+COLD = 2
 
 
 class FlowPlant:
@@ -62,7 +64,9 @@ class FlowPlant:
         gap = profile.started - self._batches[-1].start if self._batches else nan
         self._batches.append(Batch(profile.batch, profile.started, profile.seconds, profile.rows, gap))
         fresh = max(0.0, profile.seconds - _in_tasks(profile, self._program))
-        self._overhead = fresh if isnan(self._overhead) else 0.7 * self._overhead + 0.3 * fresh
+        # What the first batches cost is loading and compiling; the first warm one takes their place.
+        cold = len(self._batches) <= COLD + 1
+        self._overhead = fresh if cold else 0.7 * self._overhead + 0.3 * fresh
         if profile.change is not None:
             cost = LastChange(0.0, profile.change.pause, float(profile.change.delayed), profile.change.bytes)
             self._changed = (profile.started, cost)
