@@ -83,6 +83,28 @@ def test_no_process_stays_behind(number):
     assert group(child.pid) == []
 
 
+@pytest.mark.kill
+def test_ctrl_c_in_the_midst_of_a_call_into_java_leaves_no_trace_on_the_terminal():
+    code = (
+        "import penstock.spark as s\n"
+        "with s.running(s.session('local[1]')) as spark:\n"
+        "    print('ready', flush=True)\n"
+        "    try:\n"
+        "        spark.sparkContext._jvm.java.lang.Thread.sleep(60000)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('ended', flush=True)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout.readline().strip() == "ready"
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    told, errors = child.communicate(timeout=60)
+    assert told.strip() == "ended"
+    assert "Traceback" not in errors
+
+
 def group(pid: int) -> list[int]:
     """Processes of a session, by its leader."""
     found = []

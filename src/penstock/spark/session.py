@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -78,6 +79,10 @@ def running(spark: SparkSession) -> Iterator[SparkSession]:
     """Stop ``spark`` at the end, also on Ctrl-C and on SIGTERM, so that no process stays behind."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        # The signal may come in the midst of a call into Java, which Py4J logs as an error with its stack. Here it is
+        # how runs are ended.
+        logging.getLogger().addFilter(_is_news)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -87,6 +92,10 @@ def running(spark: SparkSession) -> Iterator[SparkSession]:
         for number, handler in before.items():
             signal.signal(number, handler)
         _stop(spark)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 def _defaults(master: str, ui: bool) -> dict[str, str]:
