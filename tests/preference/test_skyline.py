@@ -73,6 +73,7 @@ def test_points_need_two_axes():
 
 def _columns(name):
     if not (DATA / name).exists():
+        # Recorded data stays out of the repository; property tests above compare with an oracle on made points.
         pytest.skip(f"{name} is not in {DATA}; set PENSTOCK_DATA to the folder that has it")
     with gzip.open(DATA / name, "rt") as lines:
         rows = list(csv.DictReader(lines))

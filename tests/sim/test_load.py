@@ -6,6 +6,7 @@ from penstock.sim import load, real_traces
 from penstock.sim.load import GENERATORS
 from penstock.traffic import Trace, write_trace
 
+# Recorded data stays out of the repository; the generators are tested everywhere.
 needs_data = pytest.mark.skipif(
     real_traces.folder() is None, reason="the real traces are not here (PENSTOCK_DATA)"
 )

@@ -7,6 +7,7 @@ Two grains with the same meaning:
 """
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -109,19 +110,19 @@ def _problem(spec: Spec) -> str | None:
     return None
 
 
-class Operator:
+class Operator(ABC):
     """Base of all operators: subclass it, or decorate a function with :func:`operator`."""
 
     spec: Spec = Spec()
 
-    def initialize(self, context: Context) -> None:
+    def initialize(self, context: Context) -> None:  # noqa: B027 - a hook that few need
         """Called once in each process before the first call; build what cannot be sent between processes here."""
 
+    @abstractmethod
     def invoke(self, inputs: Any, state: Any, output: Any) -> None:
         """Process tuples: read ``inputs``, read and change ``state``, give rows to ``output``."""
-        raise NotImplementedError(f"{type(self).__name__} must write invoke(self, inputs, state, output).")
 
-    def shutdown(self) -> None:
+    def shutdown(self) -> None:  # noqa: B027 - a hook that few need
         """Called when the process will not use the operator any more."""
 
     @property

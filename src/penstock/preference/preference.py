@@ -6,6 +6,7 @@ must be associative, so that panes may be combined in any grouping.
 """
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import wraps
 from importlib import import_module
@@ -25,7 +26,7 @@ Extras = dict[str, NDArray[Any]]
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
-class Preference:
+class Preference(ABC):
     """Base class of preferences over columns.
 
     A preference of your own sets ``attributes`` and writes ``select(self, points)`` and
@@ -86,10 +87,11 @@ class Preference:
         names = [a.column for a in self.attributes if a.direction == "diff"]
         return class_codes(table, names) if names else None
 
+    @abstractmethod
     def select(self, points: Points, classes: Codes | None = None) -> Rows:
         """What a set of rows must keep, as sorted row numbers."""
-        raise NotImplementedError(f"{type(self).__name__} must write select(self, points).")
 
+    @abstractmethod
     def merge(
         self,
         left: Points,
@@ -98,7 +100,6 @@ class Preference:
         right_classes: Codes | None = None,
     ) -> tuple[Rows, Rows]:
         """What stays of two partial results when they are joined: (rows of left, rows of right)."""
-        raise NotImplementedError(f"{type(self).__name__} must write merge(self, left, right).")
 
     def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
         """The final rows of a window's merged partial result, and the values of the extra columns for them."""

@@ -16,6 +16,7 @@ from penstock.spark.actuators.cpu_share import CpuShare, sweep
 from penstock.spark.actuators.processes import cpu_seconds, started_at
 
 ABILITY = cpu_share.probe()
+# Control groups need rights that not every machine gives; the logic is tested on imitation folders in test_cgroup.py.
 needs_cgroups = pytest.mark.skipif(
     not ABILITY.works, reason=f"no CPU quotas here: {ABILITY.found} {ABILITY.how}"
 )

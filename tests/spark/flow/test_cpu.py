@@ -26,6 +26,7 @@ from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.flow.plant import FlowPlant
 
 ABILITY = cpu_share.probe()
+# Control groups need rights that not every machine gives; here everything is about the real kernel, and penstock doctor tells how to allow it.
 pytestmark = pytest.mark.skipif(
     not ABILITY.works, reason=f"no CPU quotas here: {ABILITY.found} {ABILITY.how}"
 )

@@ -34,6 +34,7 @@ OPERATORS = (
 )
 
 
+# Control groups need rights that not every machine gives; this is about the real kernel.
 @pytest.mark.skipif(not ABILITY.works, reason=f"no CPU quotas here: {ABILITY.found}")
 def test_each_operator_runs_in_its_own_group(spark, tmp_path):
     with CpuShare() as shares:
