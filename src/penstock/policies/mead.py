@@ -272,10 +272,9 @@ class Mead:
         With replicas the levels are many and each gains little: there the whole way up must gain too little. Side by
         side, an operator that gets more gains nothing before its equals get more too: there the whole path counts.
         """
-        side_by_side = isinstance(model, StagesModel)
-        if len(options[slowest]) <= len(self.levels) and not side_by_side:
+        if len(options[slowest]) <= len(self.levels) and not model.side_by_side:
             return False
-        raised = path if side_by_side else (slowest,)
+        raised = path if model.side_by_side else (slowest,)
         top = level | {name: len(options[name]) - 1 for name in raised}
         then = model.predict(_chosen(top, options))
         return now.paths[path] - then.paths[path] >= self.delta * self.target

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from penstock.models import MAP, MicroBatch
 from penstock.policies.mead_model import Operator, Prediction, Resources
@@ -12,6 +13,7 @@ from penstock.policies.mead_model import Operator, Prediction, Resources
 class BatchModel:
     """A micro-batch query: a tuple waits for its batch, whatever the operator (one operator, one path)."""
 
+    side_by_side: ClassVar[bool] = False
     operators: tuple[Operator, ...]
     source: str
     processes: tuple[MAP, ...]
@@ -54,6 +56,8 @@ class StagesModel:
     micro-batch queue under the worst of the arrival processes; the one path there is goes through all operators.
     """
 
+    #: Whether operators wait for each other, so that one alone that gets more may gain nothing.
+    side_by_side: ClassVar[bool] = True
     operators: tuple[Operator, ...]
     levels: Mapping[str, int]
     visits: Mapping[str, float]

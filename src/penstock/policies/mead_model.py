@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 from penstock.models import (
     MAP,
@@ -48,6 +49,7 @@ class NetworkModel:
     one of them, so (1 - 1/k) of it is added to the response.
     """
 
+    side_by_side: ClassVar[bool] = False
     operators: tuple[Operator, ...]
     source: str
     processes: tuple[MAP, ...]
@@ -93,6 +95,7 @@ class NetworkModel:
 class KingmanModel:
     """Every operator a GI/G/1 queue by Kingman's formula, waits added up along the path; means only."""
 
+    side_by_side: ClassVar[bool] = False
     operators: tuple[Operator, ...]
     source: str
     rate: float
