@@ -13,7 +13,7 @@ help: ## show this list
 
 setup: $(STAMP) java ## virtual environment, locked dependencies, Java
 
-$(STAMP): requirements.lock pyproject.toml scripts/setup-venv
+$(STAMP): requirements.lock pyproject.toml lab/pyproject.toml scripts/setup-venv
 	@scripts/setup-venv "$(PYTHON)" "$(VENV)"
 	@touch $@
 
@@ -31,13 +31,13 @@ check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m pytest --doctest-modules src/penstock -p no:cacheprovider
+	@$(BIN)/python -m pytest --doctest-modules src/penstock lab/penstock_lab -p no:cacheprovider
 
 lock: ## pin the dependencies anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \
-	  $(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
-	    --generate-hashes --no-emit-index-url --no-header -q --upgrade -o requirements.lock
+	  $(VENV)/lock/bin/uv pip compile pyproject.toml lab/pyproject.toml --group dev --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-package penstock --no-emit-index-url --no-header -q -o requirements.lock
 
 clean: ## remove what the targets made
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis penstock-runs
-	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src lab tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,7 @@ from pathlib import Path
 import penstock
 import penstock.spark
 from penstock.apps import wordcount
-from penstock.spark.flow.feeds import numbers
+from penstock.spark.sources.demo_sources import numbers
 
 
 def main():

@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # what type checkers and editors see; each name here is one o
     from penstock.preference.builders import top_delta as top_delta
     from penstock.preference.builders import top_k as top_k
     from penstock.preference.preference import Preference as Preference
-    from penstock.spark.attach import attach as attach
+    from penstock.spark.attach.attach import attach as attach
     from penstock.spark.query.preference_query import PreferenceQuery as PreferenceQuery
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Public name -> the module that defines it.
 _PUBLIC = {
@@ -32,13 +32,13 @@ _PUBLIC = {
     "Flow": "penstock.spark.flow.flow",
     "operator": "penstock.dataflow.operators",
     "Operator": "penstock.dataflow.operators",
-    "need_all": "penstock.dataflow.needs",
-    "need_any": "penstock.dataflow.needs",
+    "need_all": "penstock.dataflow.firing",
+    "need_any": "penstock.dataflow.firing",
     "AdaptiveSlack": "penstock.disorder",
     "FixedDelay": "penstock.disorder",
     "InOrder": "penstock.disorder",
     "PenstockError": "penstock.core.errors",
-    "attach": "penstock.spark.attach",
+    "attach": "penstock.spark.attach.attach",
     "minimize": "penstock.preference.builders",
     "maximize": "penstock.preference.builders",
     "diff": "penstock.preference.builders",

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.apps import finance, logs, network, trading, wordcount
-from penstock.apps.running import recorded
+from penstock.apps.flow_app import recorded
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import find_regions

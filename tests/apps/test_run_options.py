@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.apps import wordcount
-from penstock.apps.running import OPTIONS, run_app
+from penstock.apps.flow_app import OPTIONS, run_app
 from penstock.apps.summary import Option, Summary
 from penstock.cli.run import parse
 from penstock.core.errors import PenstockError

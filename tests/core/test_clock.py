@@ -1,9 +1,9 @@
 import threading
 import time
 
-from penstock.core import Clock, Loop
+from penstock.core import Clock, Controller
 from penstock.core.clock import WallClock
-from penstock.core.loop import run
+from penstock.core.controller import run
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant, example_observations
 
@@ -27,6 +27,6 @@ def test_stopping_ends_a_wait_and_the_loop_at_once():
     stopper = threading.Timer(0.1, clock.stop)
     stopper.start()
     before = time.monotonic()
-    run(Loop(plant, Static()), clock, period=30.0, until=300.0)
+    run(Controller(plant, Static()), clock, period=30.0, until=300.0)
     assert time.monotonic() - before < 10
     stopper.join()

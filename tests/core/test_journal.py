@@ -7,11 +7,11 @@ from penstock.core import (
     Applied,
     Capacity,
     Change,
+    Controller,
     Decision,
     FileJournal,
     Guards,
     Knob,
-    Loop,
     MemoryJournal,
     Metric,
     Observation,
@@ -28,7 +28,7 @@ from penstock.testing import ScriptedPlant, example_observations, same
 def written(tmp_path):
     path = tmp_path / "run" / "journal.jsonl"
     with FileJournal(path, {"plant": "scripted"}) as journal:
-        loop = Loop(ScriptedPlant(example_observations(30)), Threshold(), Guards(cooldown=3), journal)
+        loop = Controller(ScriptedPlant(example_observations(30)), Threshold(), Guards(cooldown=3), journal)
         for _ in range(30):
             loop.step()
         journal.warning(31.0, "test", "the end")

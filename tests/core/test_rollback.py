@@ -3,11 +3,11 @@ import pytest
 from penstock.core import (
     Capacity,
     Change,
+    Controller,
     Decision,
     Guards,
     Knob,
     Latency,
-    Loop,
     MemoryJournal,
     Metric,
     Observation,
@@ -34,7 +34,7 @@ def answering(latency_of, rate_of=lambda step: 100.0):
 
 def run(plant, rule, steps=30, wanted=4):
     journal = MemoryJournal()
-    loop = Loop(plant, _From(3, wanted), Guards(rollback=rule), journal)
+    loop = Controller(plant, _From(3, wanted), Guards(rollback=rule), journal)
     for _ in range(steps):
         loop.step()
     return [c.value for d in plant.decisions for c in d.changes], journal

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
+from penstock.dataflow.firing import FiringRule, need_all, need_any
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.needs import Need, need_all, need_any
 from penstock.dataflow.operators import Operator, operator
 from penstock.dataflow.reference import Reference
-from penstock.dataflow.running import running_count, running_max, running_sum
+from penstock.dataflow.running_figures import running_count, running_max, running_sum
 
 OUT = {"k": str, "n": int, "s": float}
 
@@ -361,7 +361,7 @@ def test_contradictions_in_a_declaration_are_refused():
     for given_, sentence in [
         ({"keys": ["k"]}, "needs typed state columns"),
         ({"state": {"n": int}}, "stateless operator has no state"),
-        ({"keys": ["k"], "state": {"n": int}, "need": Need("all", {"x": 1})}, "names the port 'x'"),
+        ({"keys": ["k"], "state": {"n": int}, "need": FiringRule("all", {"x": 1})}, "names the port 'x'"),
         ({"size": 3}, "no property 'size'"),
         ({"need": need_any(**{"in": 2})}, "keeps them as state"),
         ({"keys": ["k"], "state": {"__n": int}}, "begins with '__'"),

@@ -13,7 +13,7 @@ from penstock.dataflow.layout import make_layout
 from penstock.dataflow.operators import operator
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import find_regions
-from penstock.dataflow.running import running_count
+from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow.in_process import start_in_process
 
 ROW = {"k": int, "n": int}
@@ -64,7 +64,7 @@ def test_a_join_by_the_same_key_runs_in_the_tasks_that_feed_it():
     assert layout.levels(0) == 1
     assert layout.workers(0, 1) == 2
     host, guest = layout.of("add_up"), layout.of("find_bargains")
-    assert layout.guests(host) == [guest]
+    assert layout.colocated(host) == [guest]
     assert [layout.worker(guest, r) for r in (0, 1)] == [layout.worker(host, r) for r in (0, 1)]
     assert "stage 1: add_up/0 + find_bargains/0 x1" in explain(trades)
 

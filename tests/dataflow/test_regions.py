@@ -81,7 +81,7 @@ def test_stateless_regions_ride_and_others_stand_on_levels():
     regions = find_regions(graph)
     plan = Plan.first(regions, 16, {"o1": 3})
     layout = make_layout(graph, regions, plan)
-    assert [(p.name, p.rides, p.level, p.segment) for p in layout.pipelines] == [
+    assert [(p.name, p.fused, p.level, p.segment) for p in layout.pipelines] == [
         ("o0/0", True, 0, 0),
         ("o1/0", False, 1, 0),
         ("o2/0", False, 2, 0),

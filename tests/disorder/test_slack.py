@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import PenstockError
-from penstock.core.data_folder import data_folder
 from penstock.disorder import (
     AdaptiveSlack,
     BatchStats,
@@ -21,6 +20,7 @@ from penstock.disorder import (
     KSlack,
     partition_stats,
 )
+from penstock_lab.data import data_folder
 
 ALL = [KSlack(), AdaptiveSlack(), AdaptiveSlack(law="linear"), FixedDelay("2 seconds"), InOrder()]
 STREAMS = st.lists(st.lists(st.integers(0, 10**7), max_size=12), max_size=8)

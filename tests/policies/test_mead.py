@@ -8,7 +8,7 @@ from penstock.core import Capacity, Knob, Metric, Observation, PenstockError, St
 from penstock.models import Poisson, fit_map2
 from penstock.policies import Mead
 from penstock.policies.mead_batches import BatchModel
-from penstock.policies.mead_model import KingmanModel, NetworkModel, Operator
+from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel
 from penstock.policies.threshold import CPU_LEVELS
 
 RNG = np.random.default_rng(4)
@@ -80,7 +80,8 @@ def test_a_percentile_needs_at_least_as_much_as_the_mean():
 
 def test_the_heuristic_is_close_to_the_best_configuration():
     operators = tuple(
-        Operator(n, d, downstream=("counter", "matcher") if n == "parser" else ()) for n, d in DEMANDS.items()
+        ModelledOperator(n, d, downstream=("counter", "matcher") if n == "parser" else ())
+        for n, d in DEMANDS.items()
     )
     for dispersion, target in ((20.0, 0.05), (60.0, 0.1), (100.0, 0.3)):
         arrivals = fit_map2(1 / 100.0, dispersion=dispersion)
@@ -172,14 +173,14 @@ def test_on_micro_batches_the_wait_for_the_batch_counts():
     assert 0.5 < decision.predicted[Metric.LATENCY_MEAN] <= 1.5
     tight = Mead(best=2, target=0.6, knob=Knob.EXECUTORS, replicas=(1, 2, 3, 4), down=None)
     assert not tight.step(tight.start(), seen)[1].feasible  # half a trigger and the overhead are 0.7 s
-    mean = BatchModel((Operator("query", 0.001),), "query", (Poisson(1000.0),), 1.0, 0.2, 2.0)
+    mean = BatchModel((ModelledOperator("query", 0.001),), "query", (Poisson(1000.0),), 1.0, 0.2, 2.0)
     assert mean.predict({"query": (1, 1.0)}).paths[("query",)] == pytest.approx(0.5 + 0.2 + 0.5, abs=0.05)
 
 
 def test_kingman_follows_rates_through_the_graph():
     operators = (
-        Operator("a", 0.001, 1.0, 0.5, 1.0, ("b", "c")), Operator("b", 0.001, 1.0, 1.0, 1.0, ("d",)),
-        Operator("c", 0.001, 1.0, 1.0, 1.0, ("d",)), Operator("d", 0.001, 1.0, 1.0, 1.0, ()),
+        ModelledOperator("a", 0.001, 1.0, 0.5, 1.0, ("b", "c")), ModelledOperator("b", 0.001, 1.0, 1.0, 1.0, ("d",)),
+        ModelledOperator("c", 0.001, 1.0, 1.0, 1.0, ("d",)), ModelledOperator("d", 0.001, 1.0, 1.0, 1.0, ()),
     )  # fmt: skip
     model = KingmanModel(operators, "a", 400.0)
     assert model.paths == (("a", "b", "d"), ("a", "c", "d"))

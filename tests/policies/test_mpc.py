@@ -17,7 +17,7 @@ from penstock.core import (
 from penstock.forecast import Holt, LastValue
 from penstock.models import fit_map2
 from penstock.policies import Mpc
-from penstock.policies.mpc_model import Grid, Load, Weights, response, stage_costs
+from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, stage_costs
 from penstock.policies.search import exhaustive, shortest_path
 from penstock.policies.waiting import GRID, BurstWait, KingmanWait, burst_wait
 
@@ -163,7 +163,9 @@ def test_joint_optimisation_equals_exhaustive_search_over_the_product():
     rng = np.random.default_rng(2)
     grids = [Grid((1, 2, 3), (1.0, 2.0)), Grid((1, 2), (1.0, 1.5))]
     for _ in range(10):
-        loads = [Load(n, (float(rng.uniform(2e-4, 2e-3)),) * 2, 1e-3, KingmanWait(2.0, 1.0)) for n in "ab"]
+        loads = [
+            OperatorLoad(n, (float(rng.uniform(2e-4, 2e-3)),) * 2, 1e-3, KingmanWait(2.0, 1.0)) for n in "ab"
+        ]
         weights = Weights("latency", "cores", 2.0, 0.5, 5e-3, None)
         costs = stage_costs(grids, loads, weights, 2, budget=4)
         axes = [a for g in grids for a in g.axes()]
@@ -262,7 +264,7 @@ def test_a_decision_over_108_options_is_quick(horizon, limit):
 
 def test_response_grows_with_load_and_falls_with_replicas():
     grid = Grid((1, 2, 4, 8), (1.0, 2.0))
-    slow, fast = (response(grid, Load("a", (gap,), 1e-3, KingmanWait()), 0) for gap in (2e-3, 4e-3))
+    slow, fast = (response(grid, OperatorLoad("a", (gap,), 1e-3, KingmanWait()), 0) for gap in (2e-3, 4e-3))
     assert np.all(slow >= fast)
     assert np.all(np.diff(slow, axis=0) <= 0)
 

@@ -1,8 +1,8 @@
 """The names that programs outside the repository rely on."""
 
 import penstock.core
+import penstock.core.control_quality
 import penstock.core.journal
-import penstock.core.saso
 import penstock.forecast
 import penstock.policies
 import penstock.policies.fuzzy
@@ -20,9 +20,9 @@ def test_policies_are_found_by_their_names():
 
 def test_contracts_fakes_and_suites_are_found_by_their_names():
     for module, names in (
-        (penstock.core, ["Observation", "Decision", "Policy", "Plant", "Loop", "Guards", "Metric", "Journal", "Change", "Knob"]),
+        (penstock.core, ["Observation", "Decision", "Policy", "Plant", "Controller", "Guards", "Metric", "Journal", "Change", "Knob"]),
         (penstock.core.journal, ["read", "FileJournal", "MemoryJournal"]),
-        (penstock.core.saso, ["figures"]),
+        (penstock.core.control_quality, ["figures"]),
         (penstock.testing, ["check_policy", "check_plant", "check_forecaster", "check_preference", "ScriptedPlant", "RecordingActuator"]),
         (penstock.forecast, ["LastValue", "MovingAverage", "Holt", "HoltWinters"]),
     ):  # fmt: skip

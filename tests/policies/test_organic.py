@@ -5,10 +5,10 @@ import pytest
 from penstock.core import (
     Bound,
     Capacity,
+    Controller,
     Decision,
     Guards,
     Knob,
-    Loop,
     MemoryJournal,
     Observation,
     OperatorObservation,
@@ -88,7 +88,7 @@ class Joker:
 def run(plant, policy, periods=40, guards=None):
     """The configurations it went through, and the reasons of all steps that were more than waiting."""
     journal = MemoryJournal()
-    loop = Loop(plant, policy, guards or Guards(catch_up=None), journal)
+    loop = Controller(plant, policy, guards or Guards(catch_up=None), journal)
     path = [dict(plant.config)]
     for _ in range(periods * (policy.warmup + policy.samples)):
         loop.step()
@@ -198,7 +198,7 @@ def test_what_failed_is_tried_again_only_after_the_load_changed():
     policy = Organic(**QUICK)
     run(plant, policy, periods=10)
     journal = MemoryJournal()
-    loop = Loop(plant, policy, Guards(catch_up=None), journal)
+    loop = Controller(plant, policy, Guards(catch_up=None), journal)
     seen = []
     for step in range(90):
         if step == 45:
@@ -213,7 +213,7 @@ def test_a_load_that_outgrows_a_region_is_noticed_though_all_figures_are_capped(
     """Full at first, then at 90 %, then full again: throughput and utilisation never move by the 20 %."""
     plant = Joker({"r": (1.0,)}, overhead=0.0, offered=1.0e6)
     policy = Organic(**QUICK)
-    loop = Loop(plant, policy, Guards(catch_up=None))
+    loop = Controller(plant, policy, Guards(catch_up=None))
     for offered, replicas in ((1.0e6, 1), (0.9e6, 1), (3.0e6, 3)):
         plant.offered = offered
         for _ in range(45):
@@ -225,7 +225,7 @@ def test_it_gives_back_what_it_no_longer_needs_when_asked():
     for shrink, expected in ((False, 6), (True, 2)):
         plant = Joker({"r": (1.0,)}, overhead=0.0, offered=5.0e6)
         policy = Organic(shrink=shrink, **QUICK)
-        loop = Loop(plant, policy, Guards(catch_up=None))
+        loop = Controller(plant, policy, Guards(catch_up=None))
         for step in range(400):
             if step == 150:
                 plant.offered = 1.0e6
@@ -236,7 +236,7 @@ def test_it_gives_back_what_it_no_longer_needs_when_asked():
 
 def test_shrinking_merges_pipelines_too():
     plant = Joker({"r": (1.0, 1.0)}, kinds={"r": "stateful"}, overhead=0.0, offered=0.9e6)
-    loop = Loop(plant, Organic(shrink=True, **QUICK), Guards(catch_up=None))
+    loop = Controller(plant, Organic(shrink=True, **QUICK), Guards(catch_up=None))
     for step in range(200):
         if step == 60:
             assert plant.config["r"] == ((0, 1), 1)

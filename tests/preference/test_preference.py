@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import PenstockError, Preference
-from penstock.testing.preference import check_preference
+from penstock.testing.preference_suite import check_preference
 
 AB = (ps.minimize("a"), ps.maximize("b"))
 ABC = (*AB, ps.minimize("c"))

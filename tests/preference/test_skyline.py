@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies import point_sets
 
 from penstock import PenstockError
-from penstock.core.data_folder import data_folder
 from penstock.preference import skyline
+from penstock_lab.data import data_folder
 
 DATA = data_folder()
 

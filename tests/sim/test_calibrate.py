@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from penstock.core.capacity import Capacity, Knob
+from penstock.core.controller import Controller, run
 from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
-from penstock.core.loop import Loop, run
 from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Threshold
 from penstock.sim import SparkCosts, SparkLike, load
@@ -15,7 +15,7 @@ def test_the_costs_of_a_simulated_run_are_found_again():
     costs = SparkCosts(overhead=0.4, row_cost=0.003, noise=0.04, arrives_after=6.0, trigger=1.0)
     plant = SparkLike(load("walk:rate=700", 400.0, 3).arrivals, costs, 2, 8, seed=1)
     journal = MemoryJournal()
-    run(Loop(plant, Threshold(knob=Knob.EXECUTORS, limits=(2, 8)), journal=journal), plant, 2.0, 400.0)
+    run(Controller(plant, Threshold(knob=Knob.EXECUTORS, limits=(2, 8)), journal=journal), plant, 2.0, 400.0)
     found = calibrate(journal.tables())
     assert found.costs.overhead == pytest.approx(0.4, rel=0.15)
     assert found.costs.row_cost == pytest.approx(0.003, rel=0.1)

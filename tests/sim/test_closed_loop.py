@@ -19,7 +19,7 @@ def test_policies_are_compared_on_the_same_stream():
     assert np.array_equal(few.series.arrival_rate, many.series.arrival_rate)
     assert few.response_mean > 10 * many.response_mean
     assert few.core_seconds < threshold.core_seconds < many.core_seconds
-    assert threshold.saso.reconfigurations >= 2
+    assert threshold.quality.reconfigurations >= 2
     assert many.row()["violations"] < 0.1
 
 
@@ -30,4 +30,4 @@ def test_a_policy_that_fails_is_recorded_and_the_run_goes_on():
 
     (outcome,) = compare(make, {"broken": Broken()}, 5.0, 100.0)
     assert any("no idea" in w for w in outcome.warnings)
-    assert outcome.saso.observations == 20
+    assert outcome.quality.observations == 20

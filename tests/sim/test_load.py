@@ -2,14 +2,9 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.sim import load, real_traces
+from penstock.sim import load
 from penstock.sim.load import GENERATORS
 from penstock.traffic import Trace, write_trace
-
-# Recorded data stays out of the repository; the generators are tested everywhere.
-needs_data = pytest.mark.skipif(
-    real_traces.folder() is None, reason="the real traces are not here (PENSTOCK_DATA)"
-)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -35,11 +30,3 @@ def test_unknown_loads_and_parameters_are_named():
         load("poisson:burst=3")
     with pytest.raises(PenstockError, match="no number"):
         load("poisson:rate=fast")
-
-
-@needs_data
-@pytest.mark.parametrize("name", real_traces.TRACES)
-def test_real_traces_are_loads(name):
-    made = load(name)
-    assert np.all(np.diff(made.arrivals) >= 0)
-    assert made.work is None or np.isclose(made.work.mean(), 1.0)

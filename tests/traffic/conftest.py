@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.data_folder import data_folder
+from penstock_lab.data import data_folder
 
 
 @pytest.fixture

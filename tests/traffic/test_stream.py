@@ -8,14 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import Attributes, BurstyDelay, HeavyDelay, Stream, UniformDelay, map2, poisson, zipf
+from penstock.traffic import (
+    Attributes,
+    BurstyDelay,
+    HeavyDelay,
+    TupleStream,
+    UniformDelay,
+    map2,
+    poisson,
+    zipf,
+)
 from penstock.traffic.stream import Walk
 
 DELAYS = {"none": None, "uniform": UniformDelay(0.3), "heavy": HeavyDelay(0.2), "bursty": BurstyDelay(0.2)}
 
 
 def _stream(delay, seconds=20.0, **more):
-    return Stream(map2(3000.0, 50.0), DELAYS[delay], seconds=seconds, seed=4, **more)
+    return TupleStream(map2(3000.0, 50.0), DELAYS[delay], seconds=seconds, seed=4, **more)
 
 
 @pytest.mark.parametrize("delay", DELAYS)
@@ -26,7 +35,7 @@ def test_every_event_is_delivered_once_in_order_of_delayed_time(delay):
     event_time = table["event_time"].to_numpy() if delay != "none" else arrival
     assert np.all(np.diff(arrival) >= 0.0)
     assert np.all(arrival >= event_time)
-    process_only = Stream(stream.process, None, seconds=20.0, seed=4).table()["arrival"].to_numpy()
+    process_only = TupleStream(stream.process, None, seconds=20.0, seed=4).table()["arrival"].to_numpy()
     assert np.array_equal(np.sort(event_time), process_only)
 
 
@@ -63,7 +72,7 @@ def test_some_rows_of_a_slot_are_those_rows_of_the_whole_slot(cut):
 def test_the_delivered_stream_keeps_the_dispersion_of_the_process():
     process = map2(20_000.0, 500.0)
     arrival = np.concatenate(
-        [b["arrival"].to_numpy() for b in Stream(process, seconds=60.0, seed=1).batches()]
+        [b["arrival"].to_numpy() for b in TupleStream(process, seconds=60.0, seed=1).batches()]
     )
     counts = np.bincount((arrival / 0.25).astype(int), minlength=240)
     assert counts.var() / counts.mean() == pytest.approx(float(process.dispersion_at([0.25])[0]), rel=0.4)
@@ -71,9 +80,9 @@ def test_the_delivered_stream_keeps_the_dispersion_of_the_process():
 
 def test_an_endless_stream_does_not_fit_into_a_table():
     with pytest.raises(PenstockError, match="without an end"):
-        Stream(poisson(1.0)).table()
+        TupleStream(poisson(1.0)).table()
 
 
 def test_a_stream_in_which_nothing_happens_says_so():
     with pytest.raises(PenstockError, match="Nothing arrives"):
-        Stream(poisson(1e-9), seconds=1.0).table()
+        TupleStream(poisson(1e-9), seconds=1.0).table()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import Stream, Trace, UniformDelay, poisson, read_trace, write_trace
+from penstock.traffic import Trace, TupleStream, UniformDelay, poisson, read_trace, write_trace
 
 FILES = ["t.parquet", "t.csv", "t.csv.gz"]
 
@@ -32,7 +32,7 @@ def test_a_trace_survives_its_file(tmp_path, file):
 
 @pytest.mark.parametrize("file", FILES)
 def test_a_stream_is_written_batch_by_batch(tmp_path, file):
-    stream = Stream(poisson(20_000.0), UniformDelay(0.1), seconds=2.0, seed=1)
+    stream = TupleStream(poisson(20_000.0), UniformDelay(0.1), seconds=2.0, seed=1)
     rows = write_trace(tmp_path / file, stream.batches())
     assert rows == len(stream.table())
     assert np.array_equal(

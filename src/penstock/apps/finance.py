@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from penstock.apps.running import OPTIONS as COMMON
-from penstock.apps.running import Collected, recorded, run_app, whole
+from penstock.apps.flow_app import OPTIONS as COMMON
+from penstock.apps.flow_app import Collected, recorded, run_app, whole
 from penstock.apps.summary import Option, Summary
 from penstock.core.jit import jit
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import operator
 from penstock.dataflow.rows import Rows
-from penstock.dataflow.running import running_sum
+from penstock.dataflow.running_figures import running_sum
 
 HELP = "volume-weighted average price of trades, joined with quotes: which quotes are bargains"
 OPTIONS: Mapping[str, Option] = {**COMMON, "symbols": Option("100", "symbols of the synthetic source")}
@@ -159,8 +159,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     symbols = whole(options, "symbols")
 
     def flow(spark: Any, scratch: Path) -> Graph:
-        from penstock.spark.flow.feeds import numbers, played
         from penstock.spark.flow.flow import Flow
+        from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("finance")
         if options["source"] == "real":

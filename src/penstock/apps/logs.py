@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.apps.flow_app import OPTIONS as COMMON
+from penstock.apps.flow_app import pieces, run_app, whole
 from penstock.apps.network import log_line
-from penstock.apps.running import OPTIONS as COMMON
-from penstock.apps.running import pieces, run_app, whole
 from penstock.apps.summary import Option, Summary
 from penstock.apps.wordcount import log_lines
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
 from penstock.dataflow.rows import Rows
-from penstock.dataflow.running import running_count
+from penstock.dataflow.running_figures import running_count
 
 HELP = "log analysis: events by component, and matches of patterns"
 PATTERNS = ("Invalid user", "BREAK-IN", "Received disconnect", "session opened", "port 22")
@@ -136,8 +136,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         raise PenstockError(f"--patterns holds something that is no regular expression: {error}.") from None
 
     def flow(spark: Any, scratch: Path) -> Graph:
-        from penstock.spark.flow.feeds import numbers, played
         from penstock.spark.flow.flow import Flow
+        from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("logs")
         if options["source"] == "real":

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.apps.running import OPTIONS as COMMON
-from penstock.apps.running import Collected, pieces, run_app, whole
+from penstock.apps.flow_app import OPTIONS as COMMON
+from penstock.apps.flow_app import Collected, pieces, run_app, whole
 from penstock.apps.summary import Option, Summary
 from penstock.apps.wordcount import log_lines
 from penstock.core.errors import PenstockError
@@ -171,8 +171,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         raise PenstockError(f"--window is {window} seconds; a day is the most that makes sense here.")
 
     def flow(spark: Any, scratch: Path) -> Graph:
-        from penstock.spark.flow.feeds import numbers, played
         from penstock.spark.flow.flow import Flow
+        from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("network")
         if options["source"] == "real":

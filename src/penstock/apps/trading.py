@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from penstock.apps.running import OPTIONS as COMMON
-from penstock.apps.running import Collected, pieces, recorded, run_app, whole
+from penstock.apps.flow_app import OPTIONS as COMMON
+from penstock.apps.flow_app import Collected, pieces, recorded, run_app, whole
 from penstock.apps.summary import Option, Summary
+from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph, Stream
-from penstock.dataflow.needs import need_all
 from penstock.dataflow.operators import Operator, operator
 from penstock.dataflow.rows import Rows
 
@@ -191,8 +191,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     symbols, window, degree = (whole(options, n) for n in ("symbols", "window", "degree"))
 
     def flow(spark: Any, scratch: Path) -> Graph:
-        from penstock.spark.flow.feeds import numbers, played
         from penstock.spark.flow.flow import Flow
+        from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("trading")
         if options["source"] == "real":

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.apps.running import OPTIONS as COMMON
-from penstock.apps.running import pieces, recorded, run_app, whole
+from penstock.apps.flow_app import OPTIONS as COMMON
+from penstock.apps.flow_app import pieces, recorded, run_app, whole
 from penstock.apps.summary import Option, Summary
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import operator
 from penstock.dataflow.rows import Rows
-from penstock.dataflow.running import running_count
+from penstock.dataflow.running_figures import running_count
 
 HELP = "count words of a stream of sentences; the running count of each word comes out"
 OPTIONS: Mapping[str, Option] = {**COMMON, "show": Option("10", "words to show, most frequent first")}
@@ -100,8 +100,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     recorded_lines: list[str] = []
 
     def flow(spark: Any, scratch: Path) -> Graph:
-        from penstock.spark.flow.feeds import numbers, played
         from penstock.spark.flow.flow import Flow
+        from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("wordcount")
         if options["source"] == "real":

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from importlib.metadata import entry_points
 
 import typer
 from rich.console import Console
@@ -19,7 +20,10 @@ app = typer.Typer(
 )
 
 #: Each module has a function ``register(app)`` that adds its commands.
-COMMANDS = ("autoscale", "bench", "doctor", "papers", "report", "run", "simulate", "state", "trace")
+COMMANDS = ("autoscale", "doctor", "report", "run", "simulate", "state", "trace")
+
+#: Commands of the package ``penstock-lab``, which come through an entry point where it is installed.
+LAB_COMMANDS = ("bench", "papers")
 
 
 @app.callback(invoke_without_command=True)
@@ -29,8 +33,23 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
+def _absent(name: str) -> None:
+    @app.command(name=name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+    def absent() -> None:
+        """Experiments around Penstock; not part of this installation."""
+        raise PenstockError(
+            f"penstock {name} is part of penstock-lab, which is not installed: clone the repository and run make setup."
+        )
+
+
 for _name in COMMANDS:
     import_module(f"penstock.cli.{_name}").register(app)
+_added = {point.name: point for point in entry_points(group="penstock.commands")}
+for _point in _added.values():
+    _point.load()(app)
+for _name in LAB_COMMANDS:
+    if _name not in _added:
+        _absent(_name)
 
 
 def main() -> None:

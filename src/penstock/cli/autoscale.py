@@ -39,8 +39,8 @@ def autoscale(
     Options of Penstock come before the program, the program's own arguments after it:
     penstock autoscale --executors 1:4 --target 5 my_stream.py --input events
     """
-    from penstock.spark.autoscale.script import run_script
-    from penstock.spark.autoscale.settings import Settings, choose
+    from penstock.spark.attach.script import run_script
+    from penstock.spark.attach.settings import Settings, choose
 
     settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run)
     chosen = choose(policy, settings)

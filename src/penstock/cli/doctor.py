@@ -40,16 +40,16 @@ def doctor(
 def examine(quick: bool) -> dict[str, Any]:
     """All findings as plain values."""
     from penstock.spark.actuators import cpu_frequency, cpu_share, energy, executor_probe, executors, slots
-    from penstock.spark.actuators.ability import Ability
+    from penstock.spark.actuators.probe_result import ProbeResult
     from penstock.spark.machine import facts
 
     found = facts()
     abilities = [cpu_share.probe(), cpu_frequency.probe(), energy.probe(), slots.probe()]
     if quick:
-        abilities.append(Ability(executors.NAME, False, "Not tried, as asked.", "Leave out --quick."))
+        abilities.append(ProbeResult(executors.NAME, False, "Not tried, as asked.", "Leave out --quick."))
     elif found["problems"]:
         abilities.append(
-            Ability(executors.NAME, False, "Not tried: Spark cannot start.", "Mend the problems.")
+            ProbeResult(executors.NAME, False, "Not tried: Spark cannot start.", "Mend the problems.")
         )
     else:
         abilities.append(executor_probe.probe())

@@ -21,13 +21,15 @@ def report(
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
     """Write a self-contained page: load and capacity, response against target, every decision with its reason."""
-    from penstock.bench.journal_report import static_peak, write_page
     from penstock.core.journal import read
+    from penstock.report.page import static_peak, write_page
 
-    saso = write_page(journal, html, target)
+    quality = write_page(journal, html, target)
     used, peak = static_peak(read(journal))
     if as_json:
-        figures = {k: v if v == v else None for k, v in asdict(saso).items()}
+        figures = {k: v if v == v else None for k, v in asdict(quality).items()}
         typer.echo(json.dumps({**figures, "core_seconds": used, "static_peak_core_seconds": peak}, indent=1))
     else:
-        typer.echo(f"{html}: {saso.observations} observations, {saso.reconfigurations} reconfigurations")
+        typer.echo(
+            f"{html}: {quality.observations} observations, {quality.reconfigurations} reconfigurations"
+        )

@@ -59,7 +59,7 @@ def simulate(
     plot: Path | None = typer.Option(None, help="Draw load, capacity and response into this PNG file."),
 ) -> None:
     """Run policies in closed loop on the same stream in virtual time, and compare them."""
-    from penstock.sim import lineup
+    from penstock.sim import catalog as lineup
     from penstock.sim.closed_loop import compare
     from penstock.sim.load import load
     from penstock.sim.plot import plot_outcomes

@@ -47,8 +47,8 @@ def _print(found: dict[str, Any], groups: bool, console: Console) -> None:
             f"  region {region}: {plan['replicas']} replicas, pipelines at {plan['pipelines']}",
             highlight=False,
         )
-    if found["owed"]:
-        console.print(f"  {found['owed']} parts of batches wait for a later segment")
+    if found["deferred"]:
+        console.print(f"  {found['deferred']} parts of batches wait for a later segment")
     table = Table(
         "operator", "keys", "rows in layers", "layers", "files kB", "largest group", "written by batches"
     )

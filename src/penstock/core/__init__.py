@@ -1,11 +1,11 @@
 """Contracts of the control loop: observations, decisions, policies, plants, guards, journal."""
 
 from penstock.core.capacity import Capacity, Knob, KnobValue
+from penstock.core.controller import Controller, ControllerState, Step
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Bound, Guards
 from penstock.core.journal import FileJournal, Journal, MemoryJournal
-from penstock.core.loop import Loop, LoopState, Step
 from penstock.core.metrics import Metric
 from penstock.core.observation import (
     KeyLoad,
@@ -25,7 +25,7 @@ __all__ = [
     "KeyLoad", "LastChange", "Latency", "Metric",
     "Capacity", "Knob", "KnobValue", "Change", "Decision",
     "Policy", "Plant", "Applied", "Clock",
-    "Loop", "LoopState", "Step", "Guards", "Bound", "RollbackRule",
+    "Controller", "ControllerState", "Step", "Guards", "Bound", "RollbackRule",
     "Journal", "FileJournal", "MemoryJournal",
     "PenstockError",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Store(Protocol):
 
 
 @dataclass
-class Figures:
+class OperatorFigures:
     """What one operator did in one task."""
 
     rows_in: int = 0
@@ -60,7 +60,7 @@ class Executor:
     write: Callable[[str, Chunk], None]
     #: Whether a hash belongs to this task; None where one task has all keys.
     owns: Callable[[NDArray[Any]], bool] | None = None
-    figures: dict[str, Figures] = field(default_factory=dict)
+    figures: dict[str, OperatorFigures] = field(default_factory=dict)
     dead: list[DeadRows] = field(default_factory=list)
 
     def run(self, operator: str, arrived: Mapping[str, Chunk]) -> None:
@@ -71,7 +71,7 @@ class Executor:
         result = invoke(task, arrived, layers, None if kind == "stateless" else self.store.clock(operator))
         if result.layer is not None:
             self.store.save(operator, result.layer)
-        self.figures.setdefault(operator, Figures()).add(result)
+        self.figures.setdefault(operator, OperatorFigures()).add(result)
         self.dead += result.dead
         for port, chunk in result.outputs.items():
             self.hand_on(operator, port, chunk)

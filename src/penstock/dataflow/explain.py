@@ -48,7 +48,7 @@ def _feeders(graph: Graph, region: Region) -> str:
 
 
 def _place(pipeline: Pipeline) -> str:
-    stage = f"stage {pipeline.level}" if not pipeline.rides else f"rides in stage {pipeline.level}"
+    stage = f"stage {pipeline.level}" if not pipeline.fused else f"fused into stage {pipeline.level}"
     if pipeline.host is not None:
         stage += ", in the tasks before it"
     return stage + (
@@ -60,20 +60,18 @@ def _stages(layout: Layout) -> list[str]:
     lines = []
     for segment in range(layout.segments):
         if segment == 0:
-            riders = [p.name for p in layout.pipelines if p.rides and p.segment == 0 and p.level == 0]
+            fused = [p.name for p in layout.pipelines if p.fused and p.segment == 0 and p.level == 0]
             lines.append(
                 "  stage 0: read sources"
-                + (f", run {', '.join(riders)}" if riders else "")
+                + (f", run {', '.join(fused)}" if fused else "")
                 + ", route by key group"
             )
         for level in range(1, layout.levels(segment) + 1):
             names = ", ".join(
-                " + ".join([p.name, *(g.name for g in layout.guests(p))]) + f" x{p.replicas}"
+                " + ".join([p.name, *(g.name for g in layout.colocated(p))]) + f" x{p.replicas}"
                 for p in layout.at(segment, level)
             )
-            riders = [
-                p.name for p in layout.pipelines if p.rides and (p.segment, p.level) == (segment, level)
-            ]
+            fused = [p.name for p in layout.pipelines if p.fused and (p.segment, p.level) == (segment, level)]
             late = f" of segment {segment} (batch k-{segment}, from files)" if segment else ""
-            lines.append(f"  stage {level}{late}: {names}" + (f", run {', '.join(riders)}" if riders else ""))
+            lines.append(f"  stage {level}{late}: {names}" + (f", run {', '.join(fused)}" if fused else ""))
     return lines

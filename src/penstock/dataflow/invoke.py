@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.dataflow.buffering import deliver
 from penstock.dataflow.calls import DeadRows, call
-from penstock.dataflow.holding import deliver
 from penstock.dataflow.keys import Hashes, hash_keys, missing_keys, within
 from penstock.dataflow.layers import TIME
 from penstock.dataflow.operators import Context, Operator, Spec

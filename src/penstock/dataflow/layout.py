@@ -4,7 +4,7 @@ A *pipeline* is a run of operators of one region that one task executes. Pipelin
 works on batch k - s while segment 0 works on batch k, so segments overlap. Within a segment pipelines stand on
 *levels*, which are Spark stages one after another; tuples move between levels by a shuffle and between segments
 through durable files. Stateless regions *ride*: they run in the tasks that produce their tuples. A keyed region whose
-tuples come from a region with the same keys and the same routing is a *guest*: its replicas run in that region's tasks,
+tuples come from a region with the same keys and the same routing is *colocated*: its replicas run in that region's tasks,
 right after it, and what passes between the two stays in the task.
 """
 
@@ -28,8 +28,8 @@ class Pipeline:
     replicas: int
     segment: int
     level: int
-    rides: bool
-    #: The number of the pipeline in whose tasks this one is a guest.
+    fused: bool
+    #: The number of the pipeline in whose tasks this one is colocated.
     host: int | None = None
 
     @property
@@ -55,17 +55,17 @@ class Layout:
 
     def levels(self, segment: int) -> int:
         """How many stages a segment has after its input."""
-        return max((p.level for p in self.pipelines if p.segment == segment and not p.rides), default=0)
+        return max((p.level for p in self.pipelines if p.segment == segment and not p.fused), default=0)
 
     def at(self, segment: int, level: int) -> list[Pipeline]:
         """The pipelines with tasks of their own at a level."""
         return [
             p
             for p in self.pipelines
-            if p.segment == segment and p.level == level and not p.rides and p.host is None
+            if p.segment == segment and p.level == level and not p.fused and p.host is None
         ]
 
-    def guests(self, pipeline: Pipeline) -> list[Pipeline]:
+    def colocated(self, pipeline: Pipeline) -> list[Pipeline]:
         """The pipelines that run in another one's tasks, in the order in which they run."""
         return [p for p in self.pipelines if p.host == pipeline.number]
 
@@ -82,10 +82,10 @@ class Layout:
             if other.number == pipeline.number:
                 return first + replica
             first += other.replicas
-        raise AssertionError(f"{pipeline.name} rides and has no task")
+        raise AssertionError(f"{pipeline.name} is fused and has no task")
 
     def hosted(self, segment: int, level: int, worker: int) -> tuple[Pipeline, int]:
-        """The pipeline and replica that a task is; it may have guests."""
+        """The pipeline and replica that a task is; others may be colocated with it."""
         for pipeline in self.at(segment, level):
             if worker < pipeline.replicas:
                 return pipeline, worker
@@ -125,12 +125,12 @@ def _place(
     splits = index > 0 or settings.overlap
     segment = max((p.segment for p in before), default=0) + (1 if splits else 0)
     same = [p for p in before if p.segment == segment]
-    # A rider needs all its tuples to come from tasks of one batch; a source's tasks are level 0 of segment 0.
-    rides = region.kind == "stateless" and not splits and all(_reaches(f, home, segment) for f in feeders)
+    # A fused pipeline needs all its tuples to come from tasks of one batch; a source's tasks are level 0 of segment 0.
+    fused = region.kind == "stateless" and not splits and all(_reaches(f, home, segment) for f in feeders)
     host = None if splits or not region.scales else _host(graph, plan, region, feeders, home, segment)
-    level = max((p.level for p in same), default=0) + (0 if rides or host is not None else 1)
+    level = max((p.level for p in same), default=0) + (0 if fused or host is not None else 1)
     replicas = settings.replicas if region.scales else 1
-    return Pipeline(number, region.name, index, operators, region.keys, replicas, segment, level, rides, host)
+    return Pipeline(number, region.name, index, operators, region.keys, replicas, segment, level, fused, host)
 
 
 def _host(
@@ -159,7 +159,7 @@ def _tasks(graph: Graph, operator: str, home: dict[str, Pipeline]) -> list[Pipel
     """The pipelines in whose tasks an operator runs; sources have none."""
     if operator not in home:
         return []
-    if not home[operator].rides:
+    if not home[operator].fused:
         return [home[operator]]
     above = graph.feeders(home[operator].operators[0])
     return [p for feeder in above for p in _tasks(graph, feeder, home)]
@@ -169,7 +169,7 @@ def _between(graph: Graph, feeders: Sequence[str], end: Pipeline, home: dict[str
     """The operators that tuples pass on their way from the entry of a pipeline, itself included."""
     found = set(end.operators)
     for feeder in feeders:
-        if feeder in home and home[feeder].rides:
+        if feeder in home and home[feeder].fused:
             found |= set(home[feeder].operators)
             found |= _between(graph, graph.feeders(home[feeder].operators[0]), end, home)
     return found

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError
-from penstock.dataflow.needs import Need
+from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.schemas import SchemaLike, default_of, schema_of
 
 Kind = Literal["stateless", "stateful", "partitioned"]
@@ -70,7 +70,7 @@ class Spec:
     outputs: Mapping[str, OutputSchema] = field(default_factory=lambda: {"out": None})
     #: Typed columns (needed for grain "table"), or None: the state of a key is a free dictionary.
     state: tuple[StateColumn, ...] | None = None
-    need: Need = field(default_factory=Need)
+    need: FiringRule = field(default_factory=FiringRule)
     grain: Grain = "table"
     ttl: Ttl | None = None
     #: Columns that the operator passes on under the same name but with other values.
@@ -179,7 +179,7 @@ def operator(**given: Any) -> Callable[[Any], Any]:
     output, outputs
         The schema of the one output, or a mapping of output ports to schemas. None: the columns of the first input.
     need
-        Tuples needed for a call, see :class:`penstock.dataflow.needs.Need`.
+        Tuples needed for a call, see :class:`penstock.dataflow.firing.FiringRule`.
     grain
         "table" (default) or "key".
     ttl

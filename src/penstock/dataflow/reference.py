@@ -19,7 +19,7 @@ class Reference:
     """Runs micro-batches through a flow, with its state in memory.
 
     >>> from penstock.dataflow.operators import operator
-    >>> from penstock.dataflow.running import running_count
+    >>> from penstock.dataflow.running_figures import running_count
     >>> @operator(keys="word", state={"n": int}, output={"word": str, "n": int})
     ... def count(rows, state, output):
     ...     output.emit({"word": rows.column("word"), "n": running_count(rows.slots, state["n"])})

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.keys import Hashes
-from penstock.dataflow.running import last_rows
+from penstock.dataflow.running_figures import last_rows
 
 Positions = NDArray[np.int64]
 Slots = NDArray[np.int64]

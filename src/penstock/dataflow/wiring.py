@@ -81,4 +81,4 @@ def _task(graph: Graph, regions: Regions, schemas: Mapping[tuple[str, str], pa.S
 def _target(layout: Layout, name: str, reader: str, port: str) -> Target:
     there = layout.of(reader)
     same_task = any(name in p.operators and reader in p.operators for p in layout.pipelines)
-    return Local(reader, port) if same_task or there.rides else Send(there.number, reader, port)
+    return Local(reader, port) if same_task or there.fused else Send(there.number, reader, port)

@@ -13,14 +13,14 @@ from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.policies.mead_batches import BatchModel, StagesModel
-from penstock.policies.mead_model import KingmanModel, NetworkModel, Operator, Prediction, Resources
+from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel, Prediction, Resources
 from penstock.policies.threshold import CPU_LEVELS
 
 Model = NetworkModel | KingmanModel | BatchModel | StagesModel
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class OperatorDemand:
     """Averages of what is known of one operator: seconds a tuple on a whole core, its SCV, selectivity."""
 
     seconds: float
@@ -33,7 +33,7 @@ class MeadState:
     """When the next decision is due, and the demands of the operators so far."""
 
     due: float | None = None
-    demands: tuple[tuple[str, Demand], ...] = ()
+    demands: tuple[tuple[str, OperatorDemand], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Mead:
 
     # -- what is known
 
-    def _measure(self, state: MeadState, observation: Observation) -> tuple[tuple[str, Demand], ...]:
+    def _measure(self, state: MeadState, observation: Observation) -> tuple[tuple[str, OperatorDemand], ...]:
         known = dict(state.demands)
         for stage in observation.stages:
             fresh = _demand(stage, self.demands.get(stage.name))
@@ -180,7 +180,7 @@ class Mead:
         overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan)
         return (
             StagesModel(
-                tuple(Operator(s.name, known[s.name].seconds) for s in stages),
+                tuple(ModelledOperator(s.name, known[s.name].seconds) for s in stages),
                 {s.name: int(s.extra["level"]) for s in stages},
                 {s.name: s.extra.get("visits", 1.0) for s in stages},
                 self._processes(gaps),
@@ -213,7 +213,7 @@ class Mead:
         return tuple(fit for window in fits for fit in window)
 
     def _batches(
-        self, observation: Observation, source: StageObservation, operators: tuple[Operator, ...], processes: Any, trigger: float
+        self, observation: Observation, source: StageObservation, operators: tuple[ModelledOperator, ...], processes: Any, trigger: float
     ) -> BatchModel:  # fmt: skip
         share = source.cpu_share.observed if source.cpu_share is not None else 1.0
         overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan) * share
@@ -320,7 +320,7 @@ def _chosen(level: dict[str, int], options: dict[str, tuple[Resources, ...]]) ->
     return {name: options[name][x] for name, x in level.items()}
 
 
-def _demand(stage: StageObservation, given: float | None) -> Demand | None:
+def _demand(stage: StageObservation, given: float | None) -> OperatorDemand | None:
     """Seconds a tuple on a whole core: service times stretch when the share is small."""
     share = stage.cpu_share.observed if stage.cpu_share is not None else 1.0
     seconds = given if given is not None else stage.service_time * share
@@ -329,24 +329,24 @@ def _demand(stage: StageObservation, given: float | None) -> Demand | None:
     if not seconds > 0 or not isfinite(seconds):
         return None
     selectivity = stage.selectivity
-    return Demand(seconds, stage.service_scv, selectivity if isfinite(selectivity) else nan)
+    return OperatorDemand(seconds, stage.service_scv, selectivity if isfinite(selectivity) else nan)
 
 
-def _blend(old: Demand | None, new: Demand, given: bool) -> Demand:
+def _blend(old: OperatorDemand | None, new: OperatorDemand, given: bool) -> OperatorDemand:
     if old is None:
         return new
     mixed = [
         b if isnan(a) else a if isnan(b) else 0.8 * a + 0.2 * b
         for a, b in ((old.seconds, new.seconds), (old.scv, new.scv), (old.selectivity, new.selectivity))
     ]
-    return Demand(new.seconds if given else mixed[0], mixed[1], mixed[2])
+    return OperatorDemand(new.seconds if given else mixed[0], mixed[1], mixed[2])
 
 
 def _operators(
-    source: StageObservation, stages: dict[str, StageObservation], known: dict[str, Demand]
-) -> tuple[Operator, ...] | None:
+    source: StageObservation, stages: dict[str, StageObservation], known: dict[str, OperatorDemand]
+) -> tuple[ModelledOperator, ...] | None:
     """The operators reached from the source, the source first; None where a demand is missing."""
-    found: dict[str, Operator] = {}
+    found: dict[str, ModelledOperator] = {}
     open_ = [source.name]
     while open_:
         name = open_.pop(0)
@@ -359,7 +359,7 @@ def _operators(
         scv = 0.5 if isnan(demand.scv) else min(max(demand.scv, 0.05), 50.0)  # Erlang-2 unless measured
         selectivity = 1.0 if isnan(demand.selectivity) else demand.selectivity
         arrival_scv = 1.0 if isnan(stage.arrival_scv) else stage.arrival_scv
-        found[name] = Operator(name, demand.seconds, scv, selectivity, arrival_scv, below)
+        found[name] = ModelledOperator(name, demand.seconds, scv, selectivity, arrival_scv, below)
         open_ += below
     return tuple(found.values())
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from penstock.models import MAP, MicroBatch
-from penstock.policies.mead_model import Operator, Prediction, Resources
+from penstock.policies.mead_model import ModelledOperator, Prediction, Resources
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,7 +14,7 @@ class BatchModel:
     """A micro-batch query: a tuple waits for its batch, whatever the operator (one operator, one path)."""
 
     side_by_side: ClassVar[bool] = False
-    operators: tuple[Operator, ...]
+    operators: tuple[ModelledOperator, ...]
     source: str
     processes: tuple[MAP, ...]
     trigger: float
@@ -58,7 +58,7 @@ class StagesModel:
 
     #: Whether operators wait for each other, so that one alone that gets more may gain nothing.
     side_by_side: ClassVar[bool] = True
-    operators: tuple[Operator, ...]
+    operators: tuple[ModelledOperator, ...]
     levels: Mapping[str, int]
     visits: Mapping[str, float]
     processes: tuple[MAP, ...]

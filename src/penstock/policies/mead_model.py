@@ -22,7 +22,7 @@ Resources = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class ModelledOperator:
     """One operator: seconds a tuple on a whole core, its variability, selectivity, and who gets its output."""
 
     name: str
@@ -50,7 +50,7 @@ class NetworkModel:
     """
 
     side_by_side: ClassVar[bool] = False
-    operators: tuple[Operator, ...]
+    operators: tuple[ModelledOperator, ...]
     source: str
     processes: tuple[MAP, ...]
     percentile: float | None = None
@@ -96,12 +96,12 @@ class KingmanModel:
     """Every operator a GI/G/1 queue by Kingman's formula, waits added up along the path; means only."""
 
     side_by_side: ClassVar[bool] = False
-    operators: tuple[Operator, ...]
+    operators: tuple[ModelledOperator, ...]
     source: str
     rate: float
 
     @cached_property
-    def _by_name(self) -> dict[str, Operator]:
+    def _by_name(self) -> dict[str, ModelledOperator]:
         return {o.name: o for o in self.operators}
 
     @cached_property
@@ -147,7 +147,7 @@ def _worst(predictions: Sequence[Prediction]) -> Prediction:
     return Prediction(paths, {n: max(q.operators[n] for q in predictions) for n in predictions[0].operators})
 
 
-def _lost(operator: Operator, resources: Resources) -> float:
+def _lost(operator: ModelledOperator, resources: Resources) -> float:
     """What a server that is k times as fast understates of one tuple's own service."""
     replicas, share = resources
     return (1.0 - 1.0 / replicas) * operator.demand / share

@@ -11,9 +11,9 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.forecast import Forecaster, HoltWinters
 from penstock.policies import rebalance
-from penstock.policies.mpc_model import Grid, Load, Weights, response, stage_costs, utilisation
+from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, stage_costs, utilisation
 from penstock.policies.mpc_outlook import Outlook, StageMemory, speed_capacity
-from penstock.policies.search import Found, shortest_path
+from penstock.policies.search import SearchResult, shortest_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Mpc:
         return Weights(self.objective, cost, alpha, self.beta, self.target, self.scale, steep=self.steep)
 
     def _optimise(
-        self, observation: Observation, stages: list[StageObservation], loads: list[Load]
+        self, observation: Observation, stages: list[StageObservation], loads: list[OperatorLoad]
     ) -> Decision:
         grids = [self._grid(s) for s in stages]
         axes = [axis for grid in grids for axis in grid.axes()]
@@ -194,7 +194,7 @@ class Mpc:
         grid: Grid,
         workers: int,
         speed: float,
-        load: Load,
+        load: OperatorLoad,
     ) -> list[Change]:
         place = "" if self.knob is Knob.EXECUTORS else stage.name
         before = observation.value(self.knob, place)
@@ -211,7 +211,9 @@ class Mpc:
                 )
         return changes
 
-    def _explain(self, grids: list[Grid], loads: list[Load], found: Found, changes: list[Change]) -> Decision:
+    def _explain(
+        self, grids: list[Grid], loads: list[OperatorLoad], found: SearchResult, changes: list[Change]
+    ) -> Decision:
         first, total, rho, words = found.trajectory[0], 0.0, 0.0, []
         unit = "executors" if self.knob is Knob.EXECUTORS else "replicas"
         for i, (grid, load) in enumerate(zip(grids, loads, strict=True)):
@@ -234,7 +236,7 @@ class Mpc:
         reachable = met or self._reachable(grids, loads)
         return Decision(tuple(changes), reason, predicted, feasible=reachable)
 
-    def _reachable(self, grids: list[Grid], loads: list[Load]) -> bool:
+    def _reachable(self, grids: list[Grid], loads: list[OperatorLoad]) -> bool:
         """Whether the largest configuration would meet the target."""
         best = sum(float(response(g, x, 0).min()) for g, x in zip(grids, loads, strict=True))
         least = max(float(utilisation(g, x, 0).min()) for g, x in zip(grids, loads, strict=True))

@@ -30,7 +30,7 @@ _STEEP = 40.0
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class OperatorLoad:
     """What one stage is expected to meet: inter-arrival times step by step, work a tuple, waiting behaviour."""
 
     name: str
@@ -68,13 +68,13 @@ class Weights:
     steep: float = 1.0
 
 
-def utilisation(grid: Grid, load: Load, step: int, capacity: float = 1.0) -> Floats:
+def utilisation(grid: Grid, load: OperatorLoad, step: int, capacity: float = 1.0) -> Floats:
     """rho of every (replicas, speed)."""
     ideal = load.work / np.array(grid.speeds)[None, :] / np.array(grid.workers, dtype=float)[:, None]
     return np.asarray(ideal / (capacity * load.gaps[step]))
 
 
-def response(grid: Grid, load: Load, step: int, capacity: float = 0.95) -> Floats:
+def response(grid: Grid, load: OperatorLoad, step: int, capacity: float = 0.95) -> Floats:
     """Mean response time of every (replicas, speed); infinite where it cannot keep up."""
     if isinstance(load.wait, BatchQuery):
         rho, rate = utilisation(grid, load, step), 1.0 / load.gaps[step]
@@ -99,7 +99,7 @@ def resources(grid: Grid, cost: str) -> Floats:
 
 
 def stage_costs(
-    grids: Sequence[Grid], loads: Sequence[Load], weights: Weights, horizon: int, budget: int | None
+    grids: Sequence[Grid], loads: Sequence[OperatorLoad], weights: Weights, horizon: int, budget: int | None
 ) -> list[Floats]:
     """QoS cost plus resource cost of every joint configuration, one array a step (Expr. 11-14)."""
     spent = reduce(np.add, _spread([resources(g, weights.cost) for g in grids]))
@@ -111,7 +111,7 @@ def stage_costs(
     return costs
 
 
-def _quality(grids: Sequence[Grid], loads: Sequence[Load], weights: Weights, step: int) -> Floats:
+def _quality(grids: Sequence[Grid], loads: Sequence[OperatorLoad], weights: Weights, step: int) -> Floats:
     pairs = list(zip(grids, loads, strict=True))
     if weights.objective == "latency":
         rho = reduce(np.maximum, _spread([utilisation(g, x, step, weights.capacity) for g, x in pairs]))

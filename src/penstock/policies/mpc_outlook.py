@@ -16,7 +16,7 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.forecast import Forecaster, trajectory
 from penstock.policies.batch_waiting import BatchQuery, BatchResponse, BatchSetting, batch_response
-from penstock.policies.mpc_model import Grid, Load, Wait, response
+from penstock.policies.mpc_model import Grid, OperatorLoad, Wait, response
 from penstock.policies.waiting import BurstWait, KingmanWait, burst_wait
 
 #: A measured wait over a predicted one beyond these tells of a backlog, not of the model.
@@ -33,7 +33,7 @@ class StageMemory:
     foreseen: float = nan
     error: float = 0.0
     recent: tuple[float, ...] = ()  # seconds of work on one replica that came a second, latest last
-    expected: Load | None = None
+    expected: OperatorLoad | None = None
     ratios: tuple[float, ...] = ()
     bursts: BurstWait | BatchResponse | None = None
     fitted_at: float = -inf
@@ -59,7 +59,7 @@ class Outlook:
 
     def look(
         self, memory: StageMemory | None, stage: StageObservation, observation: Observation
-    ) -> tuple[StageMemory, Load | None]:
+    ) -> tuple[StageMemory, OperatorLoad | None]:
         """Learn from one observation; the load is None while rate or cost are unknown."""
         memory = memory or StageMemory(self.forecaster.start())
         memory = self._forecast(memory, stage.arrival_rate)
@@ -146,7 +146,9 @@ class Outlook:
         each = slots / executors.observed if executors and executors.observed > 0 and slots > 0 else 1.0
         return service_time(stage) * self.speed(stage) / each
 
-    def _load(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Load | None:
+    def _load(
+        self, memory: StageMemory, stage: StageObservation, observation: Observation
+    ) -> OperatorLoad | None:
         work = self._work(stage, observation)
         rates = self._rates(memory, stage, work)
         wait = self._wait(memory, stage, observation)
@@ -154,7 +156,7 @@ class Outlook:
             return None
         gaps = tuple(1.0 / max(r, 1e-9) for r in rates)
         correction = float(np.mean(memory.ratios)) if memory.ratios else 1.0
-        return Load(stage.name, gaps, work, wait, correction)
+        return OperatorLoad(stage.name, gaps, work, wait, correction)
 
     def _wait(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Wait | None:
         if self.waiting != "microbatch":

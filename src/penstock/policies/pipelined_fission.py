@@ -35,7 +35,7 @@ class RegionWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FissionPlan:
     """A configuration by region, and the cost of the slowest one (seconds a source tuple)."""
 
     configs: tuple[tuple[str, Config], ...]
@@ -62,7 +62,7 @@ def plan(
     max_replicas: int = 16,
     switching: float = 0.0,
     replication: float = 0.0,
-) -> Plan:
+) -> FissionPlan:
     """The configuration with the least cost of the slowest region; among equals the one with the fewest threads.
 
     >>> one = RegionWork("r", (1.0, 1.0), 1.0, replicable=False)
@@ -77,9 +77,9 @@ def plan(
         ]
         found = [c for c in chosen if c is not None]
         if len(found) == len(regions) and sum(c[1] for c in found) <= threads:
-            return Plan(tuple((r.name, c[2]) for r, c in zip(regions, found, strict=True)), bound)
+            return FissionPlan(tuple((r.name, c[2]) for r, c in zip(regions, found, strict=True)), bound)
     single = tuple((r.name, ((0,), 1)) for r in regions)
-    return Plan(single, inf)
+    return FissionPlan(single, inf)
 
 
 @dataclass(frozen=True, slots=True)

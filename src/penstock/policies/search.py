@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The best trajectory (grid indices, step by step), its cost, and how many nodes were looked at."""
 
     trajectory: tuple[tuple[int, ...], ...]
@@ -28,7 +28,7 @@ class Found:
 
 def shortest_path(
     costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float
-) -> Found:
+) -> SearchResult:
     """Exact dynamic programming.
 
     ``costs``: one array a step, with one axis a knob; ``inf`` marks what is not allowed. ``axes``: the positions of
@@ -52,7 +52,7 @@ def shortest_path(
         path.append(tuple(int(i) for i in best))
         position = np.array([axis[i] for axis, i in zip(axes, best, strict=True)])
     explored = sum(c.size for c in costs)
-    return Found(tuple(path), total, explored)
+    return SearchResult(tuple(path), total, explored)
 
 
 def _cheapest_next(value: Floats, penalties: Sequence[Floats]) -> Floats:
@@ -76,7 +76,9 @@ def _positions(axes: Sequence[Floats]) -> tuple[list[tuple[int, ...]], Floats]:
     return indices, np.array([[axis[i] for axis, i in zip(axes, index, strict=True)] for index in indices])
 
 
-def exhaustive(costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float) -> Found:
+def exhaustive(
+    costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float
+) -> SearchResult:
     """Every trajectory, one after the other: the reference for tests."""
     indices, places = _positions(axes)
     flat = [np.asarray(c, dtype=float).ravel() for c in costs]
@@ -90,12 +92,12 @@ def exhaustive(costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[fl
             place = places[option]
         if total < best:
             best, chosen = total, tuple(indices[o] for o in options)
-    return Found(chosen, float(best), explored)
+    return SearchResult(chosen, float(best), explored)
 
 
 def branch_and_bound(
     costs: Sequence[Floats], axes: Sequence[Floats], now: Sequence[float], gamma: float, ordered: bool = True
-) -> Found:
+) -> SearchResult:
     """The paper's search (3.3.2): a subtree is entered only while its cost so far is below the best leaf.
 
     Costs must not be negative. ``ordered`` tries the cheapest child first, which finds a good leaf early; the paper does
@@ -120,4 +122,4 @@ def branch_and_bound(
                 visit(depth + 1, places[option], float(reach[option]), (*chosen, int(option)))
 
     visit(0, np.asarray(now, dtype=float), 0.0, ())
-    return Found(tuple(indices[o] for o in best[1]), best[0], explored)
+    return SearchResult(tuple(indices[o] for o in best[1]), best[0], explored)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from penstock.preference import attributes as columns
 from penstock.preference.attributes import Attribute
-from penstock.preference.class_codes import class_codes
+from penstock.preference.group_codes import group_codes
 from penstock.preference.points import Codes, Points, Rows, members, segments
 
 Table: TypeAlias = Any  # pa.Table | pa.RecordBatch; pyarrow publishes no types
@@ -85,7 +85,7 @@ class Preference(ABC):
     def classes(self, table: Table) -> Codes | None:
         """Codes of the ``diff`` columns; None where there is none."""
         names = [a.column for a in self.attributes if a.direction == "diff"]
-        return class_codes(table, names) if names else None
+        return group_codes(table, names) if names else None
 
     @abstractmethod
     def select(self, points: Points, classes: Codes | None = None) -> Rows:
@@ -107,7 +107,7 @@ class Preference(ABC):
 
     def of(self, df: Any) -> Any:
         """The plain answer over a static Spark DataFrame, no windows: local results merged in a tree."""
-        return import_module("penstock.spark.plain").answer_of(self, df)
+        return import_module("penstock.spark.query.static_answer").answer_of(self, df)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.attributes))})"

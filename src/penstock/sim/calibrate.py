@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
 from penstock.core.tables import Tables, read
-from penstock.sim.spark_like import SparkCosts
+from penstock.sim.plants.micro_batch import SparkCosts
 
 Floats = NDArray[np.float64]
 

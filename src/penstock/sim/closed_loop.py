@@ -7,15 +7,16 @@ from math import isnan, nan
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core import saso
+from penstock.core import control_quality
+from penstock.core.control_quality import ControlQuality
+from penstock.core.controller import Controller, run
 from penstock.core.guards import Guards
 from penstock.core.journal import MemoryJournal
-from penstock.core.loop import Loop, run
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
 from penstock.core.tables import Tables
-from penstock.sim.virtual import VirtualPlant
+from penstock.sim.plants.virtual import VirtualPlant
 
 Floats = NDArray[np.float64]
 
@@ -35,11 +36,11 @@ class Series:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class ClosedLoopResult:
     """The figures of one policy on one load."""
 
     policy: str
-    saso: saso.Saso
+    quality: ControlQuality
     response_mean: float
     response_p95: float
     response_max: float
@@ -54,15 +55,15 @@ class Outcome:
         """The figures by name, for a table or JSON."""
         return {
             "policy": self.policy,
-            "violations": self.saso.violation_share,
+            "violations": self.quality.violation_share,
             "mean_response": self.response_mean,
             "p95_response": self.response_p95,
             "core_seconds": self.core_seconds,
             "energy_kj": self.energy / 1e3,
-            "reconfigurations": self.saso.reconfigurations,
-            "amplitude": self.saso.amplitude,
-            "settling_time": self.saso.settling_time,
-            "overshoot": self.saso.overshoot,
+            "reconfigurations": self.quality.reconfigurations,
+            "amplitude": self.quality.amplitude,
+            "settling_time": self.quality.settling_time,
+            "overshoot": self.quality.overshoot,
         }
 
 
@@ -76,20 +77,20 @@ def run_policy(
     target: float = nan,
     guards: Guards | None = None,
     name: str = "",
-) -> Outcome:
+) -> ClosedLoopResult:
     """Let a policy control a plant for so many virtual seconds, a step every ``period``."""
     journal = MemoryJournal()
     seen: list[Observation] = []
-    loop = Loop(_Watched(plant, seen), policy, guards or Guards(), journal)
+    loop = Controller(_Watched(plant, seen), policy, guards or Guards(), journal)
     run(loop, plant, period, until)
     tables = journal.tables()
-    return Outcome(
+    return ClosedLoopResult(
         policy=name or policy.name,
-        saso=saso.figures(tables, metric, target),
+        quality=control_quality.figures(tables, metric, target),
         response_mean=plant.responses.mean,
         response_p95=plant.responses.percentile(95.0),
         response_max=plant.responses.maximum,
-        core_seconds=sum(saso.resources(o) * o.period for o in seen),
+        core_seconds=sum(control_quality.resources(o) * o.period for o in seen),
         energy=sum(_watts(o) * o.period for o in seen),
         infeasible=sum(r.get("feasible") is False for r in journal.records),
         warnings=tuple(dict.fromkeys(journal.texts())),
@@ -107,7 +108,7 @@ def compare(
     metric: Metric = Metric.LATENCY_MEAN,
     target: float = nan,
     guards: Guards | None = None,
-) -> list[Outcome]:
+) -> list[ClosedLoopResult]:
     """Every policy on a new plant with the same stream."""
     return [
         run_policy(make(), policy, period, until, metric=metric, target=target, guards=guards, name=name)
@@ -120,7 +121,7 @@ def series_of(seen: Sequence[Observation], metric: Metric) -> Series:
     return Series(
         np.array([o.time for o in seen]),
         np.array([o.measure(Metric.ARRIVAL_RATE) for o in seen]),
-        np.array([saso.resources(o) for o in seen]),
+        np.array([control_quality.resources(o) for o in seen]),
         np.array([o.measure(metric) for o in seen]),
         np.array([o.measure(Metric.UTILISATION) for o in seen]),
     )
@@ -128,7 +129,7 @@ def series_of(seen: Sequence[Observation], metric: Metric) -> Series:
 
 def _watts(observation: Observation) -> float:
     known = observation.power
-    return saso.resources(observation) * CORE_WATTS if isnan(known) else known
+    return control_quality.resources(observation) * CORE_WATTS if isnan(known) else known
 
 
 class _Watched:

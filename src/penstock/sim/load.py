@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.sim import real_traces
 from penstock.traffic import RandomWalk, SelfSimilar, Shaped, map2, poisson, read_trace, steps
 
 Floats = NDArray[np.float64]
@@ -88,14 +87,11 @@ def load(spec: str, seconds: float | None = None, seed: int = 0) -> Load:
         make, defaults = GENERATORS[name]
         length = seconds or 600.0
         return Load(spec, make(_parameters(name, rest, defaults), length, seed), length)
-    if name in real_traces.TRACES:
-        made = real_traces.trace(name, seed)
-        whole = Load(name, made.arrivals, made.seconds, made.work)
-    elif Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
+    if Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
         trace = read_trace(spec, payload=False)
         whole = Load(Path(spec).name, trace.arrival, float(trace.arrival[-1]))
     else:
-        raise unknown("trace or generator", name, [*GENERATORS, *real_traces.TRACES])
+        raise unknown("trace or generator", name, list(GENERATORS))
     return whole.cut(seconds) if seconds else whole
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from penstock.core.errors import PenstockError
-from penstock.sim.closed_loop import Outcome
+from penstock.sim.closed_loop import ClosedLoopResult
 
 #: Colours that stay apart for most eyes and in print.
 COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#c77c11", "#6d4c9f", "#5c5c5c", "#0f8b8d", "#a34a28", "#8a8d00")
 
 
 def plot_outcomes(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[ClosedLoopResult],
     path: Path,
     *,
     title: str,

@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import isfinite
 
 from penstock.core.capacity import Capacity, Knob
+from penstock.core.control_quality import resources
+from penstock.core.controller import Step
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
-from penstock.core.loop import Step
 from penstock.core.observation import Latency, StageObservation
-from penstock.core.saso import resources
 
 _HELP = {
     "arrival_rate": ("gauge", "Rows a second that arrived"),

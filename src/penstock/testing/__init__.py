@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.testing.equality import same
-from penstock.testing.forecaster import check_forecaster
-from penstock.testing.plant import check_plant
-from penstock.testing.policy import check_policy, example_observations
+from penstock.testing.forecaster_suite import check_forecaster
+from penstock.testing.plant_suite import check_plant
+from penstock.testing.policy_suite import check_policy, example_observations
 from penstock.testing.recording import RecordingActuator
 from penstock.testing.scripted import ScriptedPlant
 
 if TYPE_CHECKING:
-    from penstock.testing.preference import check_preference
+    from penstock.testing.preference_suite import check_preference
 
 __all__ = [
     "RecordingActuator",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 #: Suites that need compiled kernels load on first use.
-_LATER = {"check_preference": "penstock.testing.preference"}
+_LATER = {"check_preference": "penstock.testing.preference_suite"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,21 +3,21 @@
 from penstock.traffic.attributes import Attributes, correlation_of
 from penstock.traffic.composition import Shaped, Superposition
 from penstock.traffic.description import Description, describe
-from penstock.traffic.disorder import BurstyDelay, Disorder, HeavyDelay, UniformDelay, disorder
+from penstock.traffic.disorder import BurstyDelay, DelayModel, HeavyDelay, UniformDelay, disorder
 from penstock.traffic.keys import Keys, zipf
 from penstock.traffic.markov import MapArrivals, map2, poisson
-from penstock.traffic.process import ArrivalProcess, Run
+from penstock.traffic.process import ArrivalProcess, ArrivalRun
 from penstock.traffic.replay import Replay
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import Shape, daily, flash_crowd, ramp, steps
-from penstock.traffic.stream import Stream
+from penstock.traffic.stream import TupleStream
 from penstock.traffic.trace import Trace, read_trace, write_trace
 from penstock.traffic.walk import RandomWalk
 
 __all__ = [
     # arrival processes
     "ArrivalProcess",
-    "Run",
+    "ArrivalRun",
     "MapArrivals",
     "poisson",
     "map2",
@@ -37,12 +37,12 @@ __all__ = [
     "correlation_of",
     "Keys",
     "zipf",
-    "Disorder",
+    "DelayModel",
     "UniformDelay",
     "HeavyDelay",
     "BurstyDelay",
     "disorder",
-    "Stream",
+    "TupleStream",
     # traces and their statistics
     "Trace",
     "read_trace",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from penstock.core.errors import PenstockError
 from penstock.models import MAP
 from penstock.traffic.markov import MapArrivals
-from penstock.traffic.process import ArrivalProcess, Mark, Run, Times
+from penstock.traffic.process import ArrivalProcess, ArrivalRun, Mark, Times
 from penstock.traffic.seeds import Seeds
 from penstock.traffic.shapes import Shape
 
@@ -41,13 +41,13 @@ class Shaped(ArrivalProcess):
         """Expected number of arrivals between two times."""
         return self.process.rate * float(self.shape.integral(end) - self.shape.integral(start))
 
-    def run(self, seeds: Seeds, mark: Mark | None = None) -> Run:
+    def run(self, seeds: Seeds, mark: Mark | None = None) -> ArrivalRun:
         """Start from time 0, or go on from a mark of the same process and seeds."""
         return _ShapedRun(self.process.run(seeds, mark), self.shape)
 
 
-class _ShapedRun(Run):
-    def __init__(self, run: Run, shape: Shape) -> None:
+class _ShapedRun(ArrivalRun):
+    def __init__(self, run: ArrivalRun, shape: Shape) -> None:
         self._run, self._shape = run, shape
 
     def until(self, end: float) -> Times:
@@ -113,7 +113,7 @@ class Superposition(ArrivalProcess):
             total += part.rate * one
         return total / self.rate
 
-    def run(self, seeds: Seeds, mark: Mark | None = None) -> Run:
+    def run(self, seeds: Seeds, mark: Mark | None = None) -> ArrivalRun:
         """Start from time 0, or go on from a mark of the same process and seeds."""
         marks = [None] * len(self.parts) if mark is None else mark
         return _MergedRun(
@@ -121,8 +121,8 @@ class Superposition(ArrivalProcess):
         )
 
 
-class _MergedRun(Run):
-    def __init__(self, runs: list[Run]) -> None:
+class _MergedRun(ArrivalRun):
+    def __init__(self, runs: list[ArrivalRun]) -> None:
         self._runs = runs
 
     def until(self, end: float) -> Times:

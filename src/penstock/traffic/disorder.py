@@ -17,7 +17,7 @@ from penstock.traffic.seeds import Seeds
 Floats = NDArray[np.float64]
 
 
-class Disorder(Protocol):
+class DelayModel(Protocol):
     """A law of delays."""
 
     @property
@@ -134,14 +134,14 @@ class BurstyDelay:
         return begin, begin + lasts
 
 
-def disorder(kind: str, mean: float) -> Disorder | None:
+def disorder(kind: str, mean: float) -> DelayModel | None:
     """The law for a word; none for a mean of 0."""
     kinds = {"uniform": UniformDelay, "heavy": HeavyDelay, "bursty": BurstyDelay}
     if kind not in kinds:
         raise unknown("kind of delay", kind, kinds)
     if mean == 0.0:
         return None
-    law: Disorder = kinds[kind](mean)
+    law: DelayModel = kinds[kind](mean)
     return law
 
 

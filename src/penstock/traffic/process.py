@@ -27,7 +27,7 @@ State = tuple[float, ...]
 BLOCK = 8192
 
 
-class Run(ABC):
+class ArrivalRun(ABC):
     """One realisation of a process, read forwards."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class ArrivalProcess(ABC):
         return None
 
     @abstractmethod
-    def run(self, seeds: Seeds, mark: Mark | None = None) -> Run:
+    def run(self, seeds: Seeds, mark: Mark | None = None) -> ArrivalRun:
         """Start from time 0, or go on from a mark of the same process and seeds."""
 
     def sample(self, seconds: float, seed: int = 0) -> Times:
@@ -95,12 +95,12 @@ class BlockProcess(ArrivalProcess):
     def block(self, state: State, rng: np.random.Generator) -> tuple[Times, State]:
         """The next arrivals, all from ``state[0]`` to the new state's first number, and that state."""
 
-    def run(self, seeds: Seeds, mark: Mark | None = None) -> Run:
+    def run(self, seeds: Seeds, mark: Mark | None = None) -> ArrivalRun:
         """Start from time 0, or go on from a mark of the same process and seeds."""
         return _BlockRun(self, seeds, mark)
 
 
-class _BlockRun(Run):
+class _BlockRun(ArrivalRun):
     def __init__(self, process: BlockProcess, seeds: Seeds, mark: Mark | None) -> None:
         self._process, self._seeds = process, seeds
         if mark is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.core.errors import PenstockError
-from penstock.traffic.process import ArrivalProcess, Mark, Run, Times
+from penstock.traffic.process import ArrivalProcess, ArrivalRun, Mark, Times
 from penstock.traffic.seeds import Seeds
 
 
@@ -41,12 +41,12 @@ class Replay(ArrivalProcess):
         """Arrivals per second over the trace."""
         return self.times.size / self._lap if self.times[-1] > 0.0 else float(self.times.size)
 
-    def run(self, seeds: Seeds, mark: Mark | None = None) -> Run:
+    def run(self, seeds: Seeds, mark: Mark | None = None) -> ArrivalRun:
         """Start from time 0, or go on from a mark; a replay draws nothing, so the seeds do not matter."""
         return _ReplayRun(self, *(mark or (0, 0)))
 
 
-class _ReplayRun(Run):
+class _ReplayRun(ArrivalRun):
     def __init__(self, replay: Replay, lap: int, row: int) -> None:
         self._replay, self._lap, self._row = replay, lap, row
 

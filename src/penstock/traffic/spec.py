@@ -17,7 +17,7 @@ from penstock.traffic.markov import map2, poisson
 from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import Shape
-from penstock.traffic.stream import Stream
+from penstock.traffic.stream import TupleStream
 from penstock.traffic.walk import RandomWalk
 
 #: Model -> how it is made of a rate, an index of dispersion and a Hurst parameter.
@@ -97,10 +97,10 @@ class StreamSpec:
             made = [shape.unrolled(self.seconds) for shape in made]
         return Shaped(process, reduce(lambda a, b: a * b, made))
 
-    def build(self, process: ArrivalProcess | None = None) -> Stream:
+    def build(self, process: ArrivalProcess | None = None) -> TupleStream:
         """The whole stream; of other arrivals than the model's, if given."""
         _check(self)
-        return Stream(
+        return TupleStream(
             process or self.process(),
             disorder(self.delay, self.delay_mean),
             self._keys(),

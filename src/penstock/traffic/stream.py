@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.traffic.attributes import Attributes
-from penstock.traffic.disorder import Disorder
+from penstock.traffic.disorder import DelayModel
 from penstock.traffic.keys import Keys
 from penstock.traffic.process import ArrivalProcess, Mark
 from penstock.traffic.seeds import Seeds
@@ -46,18 +46,18 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Stream:
+class TupleStream:
     """What is delivered, and when.
 
     >>> from penstock.traffic import UniformDelay, poisson
-    >>> stream = Stream(poisson(1000.0), UniformDelay(0.2), attributes=Attributes(2), seconds=5.0, seed=1)
+    >>> stream = TupleStream(poisson(1000.0), UniformDelay(0.2), attributes=Attributes(2), seconds=5.0, seed=1)
     >>> table = stream.table()
     >>> table.column_names
     ['arrival', 'event_time', 'a0', 'a1']
     """
 
     process: ArrivalProcess
-    disorder: Disorder | None = None
+    disorder: DelayModel | None = None
     keys: Keys | None = None
     attributes: Attributes | None = None
     seed: int = 0
@@ -147,7 +147,7 @@ class Stream:
 class Walk:
     """Goes through the slots of a stream in order, from the start or from a mark."""
 
-    def __init__(self, stream: Stream, slot: int = 0, mark: Mark | None = None) -> None:
+    def __init__(self, stream: TupleStream, slot: int = 0, mark: Mark | None = None) -> None:
         self._stream, self._next = stream, max(0, slot - stream.look_back)
         self._run = stream.process.run(stream.seeds(_ARRIVALS), mark)
         self._delays = stream.seeds(_DELAYS)

@@ -6,17 +6,17 @@ import pyarrow as pa
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
+from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.keys import group_of, hash_keys
-from penstock.dataflow.needs import need_all
 from penstock.dataflow.operators import operator
 from penstock.dataflow.routing import is_uneven
-from penstock.dataflow.running import running_count
+from penstock.dataflow.running_figures import running_count
 from penstock.policies import Organic
 from penstock.spark.flow.control import Control
 from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.flow.run import LONGEST_WAIT
-from penstock.testing.plant import check_plant
+from penstock.testing.plant_suite import check_plant
 
 
 @operator(keys="k", state={"n": int}, output={"k": int})

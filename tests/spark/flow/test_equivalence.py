@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.needs import need_all
 from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
 from penstock.dataflow.regions import find_regions
-from penstock.dataflow.running import running_count, running_sum
-from penstock.spark import checkpoint as checkpoint_module
-from penstock.spark import microbatch
+from penstock.dataflow.running_figures import running_count, running_sum
 from penstock.spark.flow.in_process import start_in_process
+from penstock.spark.runtime import checkpoint as checkpoint_module
+from penstock.spark.runtime import microbatch
 
 ROW = {"k": int, "j": int, "v": int}
 

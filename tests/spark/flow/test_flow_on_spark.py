@@ -21,7 +21,7 @@ from penstock.apps import finance, wordcount
 from penstock.cli import app
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Organic
-from penstock.spark.flow.feeds import played
+from penstock.spark.sources.demo_sources import played
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(sp
     inspected = CliRunner().invoke(app, ["state", "inspect", str(tmp_path / "ck"), "--json"])
     found = json.loads(inspected.stdout)
     assert found["operators"]["count"]["keys"] == len(set(" ".join(listed).split()))
-    assert found["owed"] == 0
+    assert found["deferred"] == 0
 
 
 def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spark, tmp_path):

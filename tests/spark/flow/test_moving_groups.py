@@ -8,7 +8,7 @@ import pytest
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.keys import group_of, hash_keys
 from penstock.dataflow.operators import operator
-from penstock.dataflow.running import running_count
+from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow import state_store
 from penstock.spark.flow.in_process import Frame, start_in_process
 from penstock.spark.flow.lifecycle import without_spark

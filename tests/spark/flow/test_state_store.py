@@ -5,7 +5,7 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import operator
-from penstock.dataflow.running import running_count
+from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.flow.inspection import inspect_checkpoint

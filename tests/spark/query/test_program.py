@@ -14,9 +14,9 @@ import penstock as ps
 from penstock.core.journal import MemoryJournal
 from penstock.disorder import BatchStats, partition_stats
 from penstock.preference.splitting import StatisticSplitting
-from penstock.spark.microbatch import Batch
 from penstock.spark.query.program import Places, QueryProgram
 from penstock.spark.query.watch import Watch
+from penstock.spark.runtime.microbatch import MicroBatch
 from penstock.testing.frames import InProcessFrame
 
 SCHEMA = pa.schema(
@@ -169,7 +169,7 @@ def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object
     for number, rows in enumerate(stream):
         half = len(rows) // 2
         parts = [[table(rows[:half], first)], [table(rows[half:], first + half)]]
-        batch = Batch(number, InProcessFrame(parts), state, str(folder / "state"), f"{number}", 0.0)
+        batch = MicroBatch(number, InProcessFrame(parts), state, str(folder / "state"), f"{number}", 0.0)
         program.target = case.scales[number % len(case.scales)]
         outcome = program.run_batch(batch)
         state, first = outcome.state, first + len(rows)

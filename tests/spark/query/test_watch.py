@@ -12,9 +12,9 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
-from penstock.spark.microbatch import Batch
 from penstock.spark.query.program import Places, QueryProgram
 from penstock.spark.query.watch import QueryPlant, Watch, stage_utilisation
+from penstock.spark.runtime.microbatch import MicroBatch
 from penstock.testing.frames import InProcessFrame
 
 SCHEMA = pa.schema([("t", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])
@@ -60,7 +60,7 @@ def query_run(tmp_path):
         for number in range(batches):
             columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]
             frame = InProcessFrame([[pa.record_batch([pa.array(c) for c in columns], schema=SCHEMA)]])
-            batch = Batch(number, frame, state, str(tmp_path / "state"), str(number), 1000.0 + number)
+            batch = MicroBatch(number, frame, state, str(tmp_path / "state"), str(number), 1000.0 + number)
             outcome = program.run_batch(batch)
             program.committed(batch, outcome, 0.2)
             state = outcome.state

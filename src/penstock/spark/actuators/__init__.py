@@ -1,19 +1,19 @@
 """What the control loop can turn on a real machine or cluster, each with a probe that really tries it."""
 
-from penstock.spark.actuators.ability import Ability
 from penstock.spark.actuators.cpu_frequency import CpuFrequency
 from penstock.spark.actuators.cpu_share import LEVELS, CpuShare, join, sweep
 from penstock.spark.actuators.energy import EnergyMeter
-from penstock.spark.actuators.executor_status import Executor
+from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.actuators.executors import Executors
+from penstock.spark.actuators.probe_result import ProbeResult
 from penstock.spark.actuators.slots import Slots
 
 __all__ = [
-    "Ability",
+    "ProbeResult",
     "CpuFrequency",
     "CpuShare",
     "EnergyMeter",
-    "Executor",
+    "RegisteredExecutor",
     "Executors",
     "LEVELS",
     "Slots",

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.ability import Ability
+from penstock.spark.actuators.probe_result import ProbeResult
 
 NAME = "CPU frequency"
 ROOT = Path("/sys/devices/system/cpu")
@@ -63,24 +63,26 @@ class CpuFrequency:
         self.close()
 
 
-def probe(root: Path = ROOT) -> Ability:
+def probe(root: Path = ROOT) -> ProbeResult:
     """Lower the cap to the middle of the range, read it back, and give back the old one."""
     try:
         with CpuFrequency(root) as frequency:
             low, high = frequency.limits
             told = frequency.set_cap(round((low + high) / 2, 1) if low < high else high)
     except PenstockError:
-        return Ability(
+        return ProbeResult(
             NAME,
             False,
             "The kernel shows no cpufreq driver, as on most virtual machines.",
             "Run on bare metal (or a metal instance) with a cpufreq driver loaded; the simulator models it elsewhere.",
         )
     except OSError as error:
-        return Ability(
+        return ProbeResult(
             NAME, False, f"The frequency cap may not be written ({error.strerror}).", "Run as root."
         )
-    return Ability(NAME, True, f"{low:g} to {high:g} GHz; a cap of {told:g} GHz was written and read back.")
+    return ProbeResult(
+        NAME, True, f"{low:g} to {high:g} GHz; a cap of {told:g} GHz was written and read back."
+    )
 
 
 def _read(path: Path) -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.ability import Ability
 from penstock.spark.actuators.cgroup import CgroupUnavailableError, CpuGroup, Hierarchy, find_hierarchy
+from penstock.spark.actuators.probe_result import ProbeResult
 from penstock.spark.actuators.processes import PROC, started_at, tree
 
 #: Five levels between 40 % and 100 % of a core, as MEAD section VII uses.
@@ -161,7 +161,7 @@ def sweep(hierarchy: Hierarchy | None = None, proc: Path = PROC) -> list[str]:
     return gone
 
 
-def probe() -> Ability:
+def probe() -> ProbeResult:
     """Make a group, set 40 %, read it back, let a process join, and remove it all again."""
     try:
         hierarchy = find_hierarchy()
@@ -172,17 +172,17 @@ def probe() -> Ability:
                 inside = shares.group("probe").pids()
                 process.terminate()
     except CgroupUnavailableError as error:
-        return Ability(NAME, False, error.why, error.how)
+        return ProbeResult(NAME, False, error.why, error.how)
     except OSError as error:
-        return Ability(NAME, False, f"Setting a CPU quota failed ({error}).", "Run as root on Linux.")
+        return ProbeResult(NAME, False, f"Setting a CPU quota failed ({error}).", "Run as root on Linux.")
     if abs(told - 0.4) > 1e-6 or moved != inside:
-        return Ability(
+        return ProbeResult(
             NAME,
             False,
             f"A quota of 0.4 cores was read back as {told}.",
             "Use a kernel with CONFIG_CFS_BANDWIDTH.",
         )
-    return Ability(
+    return ProbeResult(
         NAME,
         True,
         f"cgroup v{hierarchy.version} in {hierarchy.base}: a quota of 40 % was written and read back, "

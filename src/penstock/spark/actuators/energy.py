@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.ability import Ability
+from penstock.spark.actuators.probe_result import ProbeResult
 
 NAME = "energy counters"
 ROOT = Path("/sys/class/powercap")
@@ -37,31 +37,31 @@ class EnergyMeter:
         return self._total_uj / 1e6
 
 
-def probe(root: Path = ROOT, wait: float = 0.05) -> Ability:
+def probe(root: Path = ROOT, wait: float = 0.05) -> ProbeResult:
     """Read the counters twice and see them move."""
     try:
         meter = EnergyMeter(root)
         time.sleep(wait)
         used = meter.joules()
     except PenstockError:
-        return Ability(
+        return ProbeResult(
             NAME,
             False,
             "The kernel shows no RAPL counters under powercap, as on most virtual machines.",
             "Run on bare metal with the intel_rapl module loaded; the simulator's power model stands in elsewhere.",
         )
     except OSError as error:
-        return Ability(
+        return ProbeResult(
             NAME,
             False,
             f"The energy counters may not be read ({error.strerror}).",
             f"Run as root, or let root allow it (chmod a+r {root}/intel-rapl*/energy_uj).",
         )
     if used <= 0:
-        return Ability(
+        return ProbeResult(
             NAME, False, "The energy counters stand still.", "Use a kernel or host that fills them in."
         )
-    return Ability(NAME, True, f"{used / wait:.1f} W were drawn while probing.")
+    return ProbeResult(NAME, True, f"{used / wait:.1f} W were drawn while probing.")
 
 
 def _read(path: Path) -> int:

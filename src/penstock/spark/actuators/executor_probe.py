@@ -8,11 +8,11 @@ import time
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.ability import Ability
 from penstock.spark.actuators.executors import NAME, Executors
+from penstock.spark.actuators.probe_result import ProbeResult
 
 
-def probe(spark: SparkSession | None = None, wait: float = 60.0) -> Ability:
+def probe(spark: SparkSession | None = None, wait: float = 60.0) -> ProbeResult:
     """Ask a cluster for one more executor and give it back; without a session a cluster is started on loopback."""
     try:
         if spark is None:
@@ -22,8 +22,8 @@ def probe(spark: SparkSession | None = None, wait: float = 60.0) -> Ability:
         seconds = reach(executors, start + 1, wait)
         reach(executors, start, wait)
     except PenstockError as error:
-        return Ability(NAME, False, str(error), "Use a standalone, YARN or Kubernetes master.")
-    return Ability(
+        return ProbeResult(NAME, False, str(error), "Use a standalone, YARN or Kubernetes master.")
+    return ProbeResult(
         NAME,
         True,
         f"{start} to {start + 1} executors in {seconds:.1f} s and back on {spark.sparkContext.master}.",
@@ -42,7 +42,7 @@ def reach(executors: Executors, count: int, wait: float) -> float:
     raise PenstockError(f"The cluster did not come to {count} executor(s) within {wait:.0f} s.")
 
 
-def _probe_on_loopback(wait: float) -> Ability:
+def _probe_on_loopback(wait: float) -> ProbeResult:
     """In a child process: a process has one Spark context, and a probe must not occupy it."""
     try:
         told = subprocess.run(
@@ -60,4 +60,4 @@ def _probe_on_loopback(wait: float) -> Ability:
     if not lines or not lines[-1].startswith("{"):
         why = (told.stderr.strip().splitlines() or ["it ended without a word"])[-1]
         raise PenstockError(f"A standalone cluster on loopback could not be tried ({why}).")
-    return Ability(**json.loads(lines[-1]))
+    return ProbeResult(**json.loads(lines[-1]))

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
-class Executor:
+class RegisteredExecutor:
     """One executor as Spark's status shows it."""
 
     id: str
@@ -22,15 +22,15 @@ class Executor:
     added: float
 
 
-def registered(spark: SparkSession) -> list[Executor]:
+def registered(spark: SparkSession) -> list[RegisteredExecutor]:
     """All executors that Spark's status shows as active, oldest first; in local mode the driver is the only one."""
     context: Any = spark.sparkContext
     listed = context._jsc.sc().statusStore().executorList(True)
     return sorted((_executor(listed.apply(i)) for i in range(listed.size())), key=lambda e: e.added)
 
 
-def _executor(summary: Any) -> Executor:
-    return Executor(
+def _executor(summary: Any) -> RegisteredExecutor:
+    return RegisteredExecutor(
         id=summary.id(),
         host=summary.hostPort().rpartition(":")[0],
         cores=summary.totalCores(),

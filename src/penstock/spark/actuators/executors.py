@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.executor_status import Executor, registered
+from penstock.spark.actuators.executor_status import RegisteredExecutor, registered
 from penstock.spark.actuators.warming import Warmth
 
 NAME = "executors"
@@ -58,7 +58,7 @@ class Executors:
         self._decommission = spark.conf.get("spark.decommission.enabled", "false") == "true"
         self._warmth = Warmth(spark, tuple(warm))
         self._leaving: dict[str, float] = {}
-        self._there: list[Executor] = []
+        self._there: list[RegisteredExecutor] = []
         self._warm_now = 0
         self.refresh()
         self.planned = self.requested = max(1, len(self._there))
@@ -79,7 +79,7 @@ class Executors:
         return len(self._leaving)
 
     @property
-    def seen(self) -> list[Executor]:
+    def seen(self) -> list[RegisteredExecutor]:
         """The active executors when last looked at, oldest first."""
         return self._there
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.spark.actuators.ability import Ability
+from penstock.spark.actuators.probe_result import ProbeResult
 
 NAME = "slots"
 
@@ -43,6 +43,8 @@ class Slots:
             return MappingProxyType(self._counts)
 
 
-def probe() -> Ability:
+def probe() -> ProbeResult:
     """Slots need nothing of the machine."""
-    return Ability(NAME, True, "partitions per stage can change between any two batches, in local mode too.")
+    return ProbeResult(
+        NAME, True, "partitions per stage can change between any two batches, in local mode too."
+    )

@@ -11,7 +11,7 @@ from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
-from penstock.spark.actuators.executor_status import Executor
+from penstock.spark.actuators.executor_status import RegisteredExecutor
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Warmth:
         self._warming: set[str] = set()
         self._lock = threading.Lock()
 
-    def warm(self, executors: list[Executor]) -> list[Executor]:
+    def warm(self, executors: list[RegisteredExecutor]) -> list[RegisteredExecutor]:
         """Those that are warm; warming begins for the others."""
         if not self._modules:
             return executors
@@ -41,7 +41,7 @@ class Warmth:
             threading.Thread(target=self._run, args=(executor,), daemon=True, name="penstock-warm").start()
         return [e for e in executors if e.id in self._warm]
 
-    def _run(self, executor: Executor) -> None:
+    def _run(self, executor: RegisteredExecutor) -> None:
         try:
             _on_executor(self._spark, executor, _importing(self._modules))
         except Exception as error:  # noqa: BLE001 - warming is a favour: whatever fails, the executor still works
@@ -51,7 +51,7 @@ class Warmth:
             self._warm.add(executor.id)
 
 
-def _on_executor(spark: SparkSession, executor: Executor, task: Callable[[Any], Any]) -> None:
+def _on_executor(spark: SparkSession, executor: RegisteredExecutor, task: Callable[[Any], Any]) -> None:
     """Run one Python task that prefers the given executor."""
     context: Any = spark.sparkContext
     jvm = context._jvm

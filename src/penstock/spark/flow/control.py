@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.capacity import Knob, KnobValue
+from penstock.core.controller import Controller
 from penstock.core.decision import Change
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
-from penstock.core.loop import Loop
 from penstock.core.plant import Applied
 from penstock.core.policy import AnyPolicy
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import is_uneven, rebalance
-from penstock.spark.flow.plant import FlowPlant
+from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 
@@ -37,9 +37,9 @@ class Control:
     ) -> None:
         self._program, self._journal, self._period = program, journal, period
         self.plant = FlowPlant(program, os.cpu_count() or 1, trigger)
-        self.loop: Loop[Any] | None = None
+        self.loop: Controller[Any] | None = None
         if policy is not None:
-            self.loop = Loop(self.plant, policy, guards, journal, dry_run=dry_run)
+            self.loop = Controller(self.plant, policy, guards, journal, dry_run=dry_run)
         self._rebalancer = Rebalancer(program) if rebalances else None
         self._due: float | None = None
         self._start: float | None = None

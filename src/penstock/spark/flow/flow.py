@@ -19,14 +19,14 @@ from penstock.dataflow.explain import explain
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
-from penstock.spark.checkpoint import Checkpoint, local_path, make_folder
 from penstock.spark.flow.control import Control
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import Folders
-from penstock.spark.microbatch import start
+from penstock.spark.runtime.checkpoint import Checkpoint, local_path, make_folder
+from penstock.spark.runtime.microbatch import start
 
 
 class Flow(Graph):

@@ -9,7 +9,7 @@ from penstock.spark.flow.state_store import OperatorState
 
 
 @dataclass(frozen=True)
-class Owed:
+class DeferredSegment:
     """Messages of a batch that wait for a later segment, and the plan under which they were made."""
 
     batch: int
@@ -24,7 +24,7 @@ class Owed:
 
 
 @dataclass(frozen=True)
-class Totals:
+class FlowTotals:
     """Counts since the first batch."""
 
     rows: int = 0
@@ -39,8 +39,8 @@ class FlowState:
 
     plan: Plan
     operators: Mapping[str, OperatorState] = field(default_factory=dict)
-    owed: tuple[Owed, ...] = ()
-    totals: Totals = field(default_factory=Totals)
+    deferred: tuple[DeferredSegment, ...] = ()
+    totals: FlowTotals = field(default_factory=FlowTotals)
     #: Files with rows for sinks that are functions on the driver: (batch, sink, file).
     handed: tuple[tuple[int, str, str], ...] = ()
     #: Operator -> its region, for those who look in from outside.
@@ -51,7 +51,9 @@ class FlowState:
         """All state files of this version."""
         layers = {layer.file for state in self.operators.values() for layer in state.layers}
         return sorted(
-            layers | {file for owed in self.owed for file in owed.files} | {h[2] for h in self.handed}
+            layers
+            | {file for deferred in self.deferred for file in deferred.files}
+            | {h[2] for h in self.handed}
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +61,7 @@ class FlowState:
         return {
             "plan": self.plan.to_json(),
             "operators": {name: state.to_json() for name, state in self.operators.items()},
-            "owed": [[o.batch, o.segment, list(o.files), o.plan.to_json()] for o in self.owed],
+            "deferred": [[o.batch, o.segment, list(o.files), o.plan.to_json()] for o in self.deferred],
             "totals": vars(self.totals),
             "handed": [list(h) for h in self.handed],
             "regions": dict(self.regions),
@@ -71,8 +73,11 @@ class FlowState:
         return cls(
             Plan.from_json(value["plan"]),
             {name: OperatorState.from_json(state) for name, state in value["operators"].items()},
-            tuple(Owed(b, s, tuple(f), Plan.from_json(p)) for b, s, f, p in value["owed"]),
-            Totals(**value["totals"]),
+            tuple(
+                DeferredSegment(b, s, tuple(f), Plan.from_json(p))
+                for b, s, f, p in value.get("deferred", value.get("owed", ()))
+            ),
+            FlowTotals(**value["totals"]),
             tuple((b, s, f) for b, s, f in value["handed"]),
             value["regions"],
         )
@@ -80,4 +85,6 @@ class FlowState:
     def counted(self, rows: int, results: int, dead: int) -> "FlowState":
         """The state with one batch more in its totals."""
         t = self.totals
-        return replace(self, totals=Totals(t.rows + rows, t.results + results, t.dead + dead, t.batches + 1))
+        return replace(
+            self, totals=FlowTotals(t.rows + rows, t.results + results, t.dead + dead, t.batches + 1)
+        )

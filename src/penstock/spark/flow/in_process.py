@@ -13,12 +13,12 @@ import pyarrow as pa
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.schemas import schema_of
-from penstock.spark.checkpoint import Checkpoint
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.lifecycle import without_spark
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import Folders
+from penstock.spark.runtime.checkpoint import Checkpoint
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -114,7 +114,7 @@ class InProcessRun(FlowRun):
     _next = 0
 
     def finish(self) -> None:
-        """End the run: what is owed is done and committed."""
+        """End the run: what is deferred is done and committed."""
         self._end()
 
     def abandon(self) -> None:

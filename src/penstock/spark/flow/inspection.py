@@ -13,7 +13,7 @@ from penstock.dataflow.layers import merge
 from penstock.dataflow.plan import Plan
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.state_store import LayerFile, counts_by_group, rows_of
-from penstock.spark.segments import read_segment
+from penstock.spark.runtime.segments import read_segment
 
 
 def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
         "versions": [int(m.stem) for m in manifests],
         "groups": state.plan.groups,
         "totals": vars(state.totals),
-        "owed": len(state.owed),
+        "deferred": len(state.deferred),
         "regions": {
             name: {"replicas": r.replicas, "pipelines": list(r.pipelines), "overlap": r.overlap}
             for name, r in state.plan.regions.items()

@@ -127,8 +127,8 @@ def _pipelines(
         own = [r for r in reports if r.get("pipeline") == pipeline.name]
         by_replica = {r["replica"]: r for r in own}
         told = [by_replica.get(i, {"cpu": 0.0, "seconds": 0.0, "rows": 0}) for i in range(pipeline.replicas)]
-        if pipeline.rides:
-            told = [_ridden(reports, pipeline.operators)]
+        if pipeline.fused:
+            told = [_fused(reports, pipeline.operators)]
         found[pipeline.name] = PipelineProfile(
             pipeline.name,
             pipeline.region,
@@ -140,7 +140,7 @@ def _pipelines(
     return found
 
 
-def _ridden(reports: list[dict[str, Any]], operators: tuple[str, ...]) -> dict[str, Any]:
+def _fused(reports: list[dict[str, Any]], operators: tuple[str, ...]) -> dict[str, Any]:
     """A stateless pipeline has no task of its own: its operators' time in the tasks they ride with."""
     figures = [r["operators"][n] for r in reports for n in operators if n in r["operators"]]
     rows = sum(r["operators"][operators[0]]["rows_in"] for r in reports if operators[0] in r["operators"])

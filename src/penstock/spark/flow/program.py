@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from penstock.core.errors import PenstockError
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
-from penstock.spark.checkpoint import Publication
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import Profile, profile_of
-from penstock.spark.flow.steps import Part, Stepper
+from penstock.spark.flow.steps import SegmentRun, Stepper
 from penstock.spark.flow.writing import Folders
-from penstock.spark.microbatch import Batch, Outcome
+from penstock.spark.runtime.checkpoint import Publication
+from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
 
 Listener = Callable[[Profile], None]
 
@@ -93,7 +93,7 @@ class FlowProgram:
             plan = plan.changed(self.definition.regions, **changes)
         return plan
 
-    def run_batch(self, batch: Batch) -> Outcome:
+    def run_batch(self, batch: MicroBatch) -> BatchResult:
         """One micro-batch: the first segments on its rows, and whatever later segments are due."""
         state = FlowState.from_json(batch.state)
         before = state.plan.fitted(self.definition.regions)
@@ -106,8 +106,10 @@ class FlowProgram:
             state, outputs = self.drained(batch.spark, state, batch.prefix)
             drained = time.time() - started
         state = replace(state, plan=plan, handed=())
-        due = [Part(o.batch, o.segment, o.plan, files=o.files) for o in state.owed if o.due <= batch.id]
-        parts = [Part(batch.id, 0, plan, frame=batch.frame), *due]
+        due = [
+            SegmentRun(o.batch, o.segment, o.plan, files=o.files) for o in state.deferred if o.due <= batch.id
+        ]
+        parts = [SegmentRun(batch.id, 0, plan, frame=batch.frame), *due]
         planned = time.time()
         outcome = self._stepper.step(batch.spark, parts, state, batch.prefix, before)
         self.plan = plan
@@ -127,13 +129,13 @@ class FlowProgram:
             "fullest": max(
                 (f["fullest"] for r in outcome.reports for f in r["operators"].values()), default=0.0
             ),
-            "owed": len(after.owed),
+            "deferred": len(after.deferred),
             "replicas": {n: r.replicas for n, r in plan.regions.items()},
             "pipelines": {n: list(r.pipelines) for n, r in plan.regions.items()},
         }
-        return Outcome(after.to_json(), after.files, [*outputs, *outcome.outputs], progress)
+        return BatchResult(after.to_json(), after.files, [*outputs, *outcome.outputs], progress)
 
-    def committed(self, batch: Batch, outcome: Outcome, seconds: float) -> None:
+    def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
         """Hand rows to the sinks on the driver, then tell those who listen."""
         if self._last is None:
             return
@@ -175,11 +177,13 @@ class FlowProgram:
     def drained(
         self, spark: SparkSession, state: FlowState, prefix: str
     ) -> tuple[FlowState, list[Publication]]:
-        """Run everything that is owed, step by step."""
+        """Run everything that is deferred, step by step."""
         outputs: list[Publication] = []
-        while state.owed:
-            now = min(o.due for o in state.owed)
-            parts = [Part(o.batch, o.segment, o.plan, files=o.files) for o in state.owed if o.due == now]
+        while state.deferred:
+            now = min(o.due for o in state.deferred)
+            parts = [
+                SegmentRun(o.batch, o.segment, o.plan, files=o.files) for o in state.deferred if o.due == now
+            ]
             done = self._stepper.step(spark, parts, state, f"{prefix}d{now}", state.plan)
             state = done.state
             outputs += done.outputs
@@ -188,8 +192,8 @@ class FlowProgram:
     def _merges(self, state: FlowState, plan: Plan) -> bool:
         """Whether some operator moves to an earlier segment than batches in work have it in."""
         new = self.definition.wiring(plan).layout
-        for owed in state.owed:
-            old = self.definition.wiring(owed.plan).layout
+        for deferred in state.deferred:
+            old = self.definition.wiring(deferred.plan).layout
             if any(new.of(n).segment < old.of(n).segment for n in self.definition.graph.nodes):
                 return True
         return False

@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.journal import Journal
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Regions
-from penstock.spark.checkpoint import Checkpoint, Manifest
 from penstock.spark.flow.control import Control
-from penstock.spark.flow.flow_state import FlowState, Totals
+from penstock.spark.flow.flow_state import FlowState, FlowTotals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
-from penstock.spark.microbatch import MicroBatchRun
+from penstock.spark.runtime.checkpoint import Checkpoint, Manifest
+from penstock.spark.runtime.microbatch import MicroBatchRun
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
 LONGEST_WAIT = 2.0
@@ -95,9 +95,9 @@ class FlowRun(MicroBatchRun):
         return self._flow.definition.regions
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> FlowTotals:
         """Rows, results, tuples put aside and batches since the first start, as committed."""
-        return Totals() if self._latest is None else FlowState.from_json(self._latest.state).totals
+        return FlowTotals() if self._latest is None else FlowState.from_json(self._latest.state).totals
 
     @property
     def profile(self) -> Profile | None:
@@ -125,11 +125,11 @@ class FlowRun(MicroBatchRun):
             self.journal.close()
 
     def _settle(self) -> None:
-        """Run what is owed to batches that are committed, and commit that."""
+        """Run what is deferred to batches that are committed, and commit that."""
         if self._latest is None:
             return
         state = replace(FlowState.from_json(self._latest.state), handed=())
-        if not state.owed:
+        if not state.deferred:
             return
         after, outputs = self._flow.drained(
             self._spark, state, f"{self._latest.batch:012d}-{int(time.time()):x}"
@@ -138,7 +138,7 @@ class FlowRun(MicroBatchRun):
         self._checkpoint.commit(manifest)
         self._latest = manifest
         self._flow.hand_over(after)
-        self._progress = {**self._progress, "owed": 0}
+        self._progress = {**self._progress, "deferred": 0}
 
     def _flush_when_idle(self) -> None:
         while not self._ended.wait(IDLE / 4):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.layers import first_hash, hashes_of, merge
-from penstock.spark.segments import read_segment, write_segments
+from penstock.spark.runtime.segments import read_segment, write_segments
 
 #: A task merges its layers when it has more than this many, or when the later ones outweigh the first.
 MOST_LAYERS = 8

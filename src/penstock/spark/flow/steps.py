@@ -17,21 +17,21 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.errors import PenstockError
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.wiring import Wiring
-from penstock.spark.checkpoint import Publication
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
-from penstock.spark.flow.flow_state import FlowState, Owed
+from penstock.spark.flow.flow_state import DeferredSegment, FlowState
 from penstock.spark.flow.messages import REPORT, messages_schema
 from penstock.spark.flow.state_store import LayerFile, OperatorState
 from penstock.spark.flow.tasks import LevelTask, SourceTask
-from penstock.spark.flow.worker import Job
+from penstock.spark.flow.worker import SegmentWork
 from penstock.spark.flow.writing import Folders
+from penstock.spark.runtime.checkpoint import Publication
 
 Reports = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentRun:
     """A segment of a batch that is to run now: with the batch's frame, or with files that wait."""
 
     batch: int
@@ -61,7 +61,7 @@ class Stepper:
     cpu: FlowCpu | None = None
 
     def step(
-        self, spark: SparkSession, parts: Iterable[Part], state: FlowState, prefix: str, before: Plan
+        self, spark: SparkSession, parts: Iterable[SegmentRun], state: FlowState, prefix: str, before: Plan
     ) -> StepOutcome:
         """Run all parts at the same time; the state after them."""
         listed = list(parts)
@@ -90,9 +90,11 @@ class Stepper:
     def _handed(self) -> set[str]:
         return {sink.name for sink in self.definition.graph.sinks.values() if sink.to is not None}
 
-    def _run(self, spark: SparkSession, part: Part, state: FlowState, prefix: str, before: Plan) -> Reports:
+    def _run(
+        self, spark: SparkSession, part: SegmentRun, state: FlowState, prefix: str, before: Plan
+    ) -> Reports:
         definition = self.definition
-        job = Job(
+        job = SegmentWork(
             definition.wiring(part.plan),
             part.plan,
             part.segment,
@@ -137,7 +139,7 @@ def _states_of(wiring: Wiring, segment: int, states: Mapping[str, OperatorState]
     return {name: state for name, state in states.items() if name in here}
 
 
-def _folded(definition: Definition, state: FlowState, part: Part, reports: Reports) -> FlowState:
+def _folded(definition: Definition, state: FlowState, part: SegmentRun, reports: Reports) -> FlowState:
     """The state with what a part's tasks wrote."""
     operators = dict(state.operators)
     layout = definition.wiring(part.plan).layout
@@ -151,21 +153,21 @@ def _folded(definition: Definition, state: FlowState, part: Part, reports: Repor
         for name, figures in told["operators"].items():
             if figures["clock"] is not None:
                 operators[name] = operators.get(name, OperatorState()).at(figures["clock"])
-    owed = tuple(o for o in state.owed if (o.batch, o.segment) != (part.batch, part.segment))
+    deferred = tuple(o for o in state.deferred if (o.batch, o.segment) != (part.batch, part.segment))
     for segment in sorted({s for told in reports for s in told["later"]}):
         files = tuple(told["inbox"] for told in reports if segment in told["later"])
-        known = next((o for o in owed if (o.batch, o.segment) == (part.batch, segment)), None)
+        known = next((o for o in deferred if (o.batch, o.segment) == (part.batch, segment)), None)
         if known is None:
-            owed = (*owed, Owed(part.batch, segment, files, part.plan))
+            deferred = (*deferred, DeferredSegment(part.batch, segment, files, part.plan))
         else:
-            owed = tuple(replace(o, files=(*o.files, *files)) if o is known else o for o in owed)
+            deferred = tuple(replace(o, files=(*o.files, *files)) if o is known else o for o in deferred)
     handed = tuple(
         (part.batch, sink, staged)
         for told in reports
         for sink, staged, _ in told["files"]
         if sink and definition.graph.sinks[sink].to
     )
-    return replace(state, operators=operators, owed=owed, handed=(*state.handed, *handed))
+    return replace(state, operators=operators, deferred=deferred, handed=(*state.handed, *handed))
 
 
 def _owned(plan: Plan, region: str, keys: tuple[str, ...], replica: int) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from penstock.dataflow.invoke import event_times
 from penstock.dataflow.keys import group_of
 from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.rows import Chunk, joined
-from penstock.spark.arrow_batches import gathered
 from penstock.spark.flow.lifecycle import partition_id
 from penstock.spark.flow.messages import Message, batch_of, messages_of, unpack
-from penstock.spark.flow.worker import Job, Worker, addressed
-from penstock.spark.segments import read_segment
+from penstock.spark.flow.worker import SegmentWork, Worker, addressed
+from penstock.spark.runtime.arrow_batches import gathered
+from penstock.spark.runtime.segments import read_segment
 
 #: Rows gathered before they are routed: large enough for few messages, small enough that routing keeps pace with Spark's
 #: reading, which goes on meanwhile.
@@ -26,9 +26,9 @@ ROW_BITS = 40
 
 @dataclass(frozen=True)
 class SourceTask:
-    """The first stage: rows of one input partition, through what rides with the sources, to the replicas."""
+    """The first stage: rows of one input partition, through what is fused with the sources, to the replicas."""
 
-    job: Job
+    job: SegmentWork
     #: Sources in the order of the union: name, columns (side by side after the source's number where there are several).
     sources: tuple[tuple[str, pa.Schema, str | None], ...]
     timed: bool
@@ -78,7 +78,7 @@ class SourceTask:
 class LevelTask:
     """A later stage: the messages of one replica."""
 
-    job: Job
+    job: SegmentWork
     level: int
     #: Files that hold the messages, where the segment's input waited in files.
     inbox: tuple[str, ...] | None = None
@@ -92,7 +92,7 @@ class LevelTask:
         for worker, messages in sorted(by_worker.items()):
             layout = self.job.wiring.layout
             host, replica = layout.hosted(self.job.segment, self.level, worker)
-            inside = [host, *layout.guests(host)]
+            inside = [host, *layout.colocated(host)]
             mine: dict[int, list[Message]] = {p.number: [] for p in inside}
             passed: list[Message] = []
             for message in messages:
@@ -123,7 +123,7 @@ class LevelTask:
     def _run(
         self, pipeline: Pipeline, replica: int, inside: dict[int, list[Message]], number: int
     ) -> Iterator[pa.RecordBatch]:
-        """Run one pipeline on its messages; those for guests of the same task are put with theirs."""
+        """Run one pipeline on its messages; those for pipelines of the same task are put with theirs."""
         # Producers further on come later among equal positions; partitions of sources are below all of them.
         origin = ((pipeline.number + 1) << 24) + number
         worker = Worker(self.job, self.level, origin, pipeline, replica, inside)

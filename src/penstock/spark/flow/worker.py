@@ -23,11 +23,11 @@ from penstock.spark.flow.lifecycle import ready
 from penstock.spark.flow.messages import REPORT, Message, batch_of, pack, report
 from penstock.spark.flow.state_store import OperatorState, TaskStore
 from penstock.spark.flow.writing import Folders, Writer
-from penstock.spark.segments import write_segments
+from penstock.spark.runtime.segments import write_segments
 
 
 @dataclass(frozen=True)
-class Job:
+class SegmentWork:
     """All that the tasks of one segment of one batch need to know."""
 
     wiring: Wiring
@@ -56,7 +56,7 @@ class Worker:
 
     def __init__(
         self,
-        job: Job,
+        job: SegmentWork,
         level: int,
         origin: int,
         pipeline: Pipeline | None,
@@ -121,7 +121,7 @@ class Worker:
             self._post(pipeline, replica, target.port, moved.part(begin, end))
 
     def _keep(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> None:
-        """Rows for a guest of this task stay here; their keys must still be this task's own."""
+        """Rows for a pipeline colocated with this task stay here; their keys must still be this task's own."""
         if self.owns is not None and not self.owns(chunk.hashes):
             raise PenstockError(
                 f"An operator before '{target.operator}' changes the key ({', '.join(pipeline.keys)}) that '{target.operator}' "
@@ -188,7 +188,7 @@ class Worker:
         yield batch_of([*self.messages, message])
 
 
-def addressed(job: Job, level: int, message: Message) -> Message:
+def addressed(job: SegmentWork, level: int, message: Message) -> Message:
     """The message with the number of the task that has it next: its own, or any on the way there."""
     layout = job.wiring.layout
     workers = max(1, layout.workers(job.segment, level))

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from penstock.preference.builders import KDominant, Skyline, TopDelta
 from penstock.preference.cross import NEVER, latest_dominator
 from penstock.preference.preference import Preference
-from penstock.spark.query.parts import Rows
+from penstock.spark.query.parts import PartRows
 from penstock.spark.query.slices import SlicedStage
-from penstock.spark.segments import read_segment, write_segments
+from penstock.spark.runtime.segments import read_segment, write_segments
 
 #: No later pane dominates the row.
 ALIVE = np.iinfo(np.int64).max
@@ -75,14 +75,14 @@ class LiveStage(SlicedStage):
             "write": time.perf_counter() - compared,
         }
 
-    def _live_rows(self) -> tuple[Rows, NDArray[np.int64]]:
+    def _live_rows(self) -> tuple[PartRows, NDArray[np.int64]]:
         tables = [read_segment(self.parts.state_folder, name, 0) for name in self.live]
         if not tables:
             return self.parts.joined([]), np.zeros(0, dtype=np.int64)
         table = pa.concat_tables(tables)
         return self.parts.of_ids(table["id"].to_numpy()), table["earlier"].to_numpy()
 
-    def _mine(self, rows: Rows, number: int) -> NDArray[np.int64]:
+    def _mine(self, rows: PartRows, number: int) -> NDArray[np.int64]:
         """The rows of one slice: whole classes where there are any, every m-th row otherwise."""
         if rows.classes is not None:
             return np.flatnonzero(rows.classes.view(np.uint64) % np.uint64(self.slices) == number)
@@ -91,10 +91,10 @@ class LiveStage(SlicedStage):
         return np.arange(number, len(rows), self.slices)
 
     def _place(
-        self, candidates: Rows, old: Rows, new: Rows
-    ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
+        self, candidates: PartRows, old: PartRows, new: PartRows
+    ) -> tuple[PartRows, NDArray[np.int64], NDArray[np.int64]]:
         """New rows that are not dominated in their own pane, with their latest earlier and earliest later dominator."""
-        kept: list[Rows] = []
+        kept: list[PartRows] = []
         earlier: list[NDArray[np.int64]] = []
         later: list[NDArray[np.int64]] = []
         several = Counter(part.pane for part in self.parts.parts)
@@ -114,7 +114,7 @@ class LiveStage(SlicedStage):
         return self.parts.joined(kept), np.concatenate([nothing, *earlier]), np.concatenate([nothing, *later])
 
     def _members(
-        self, rows: Rows, earlier: NDArray[np.int64], later: NDArray[np.int64]
+        self, rows: PartRows, earlier: NDArray[np.int64], later: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
         return [
             np.flatnonzero(
@@ -128,15 +128,15 @@ class LiveStage(SlicedStage):
         return write_segments(self.parts.state_folder, f"{self.prefix}-live{number}", LIVE_SCHEMA, [table])
 
 
-def _within(rows: Rows, first: int, last: int) -> Rows:
+def _within(rows: PartRows, first: int, last: int) -> PartRows:
     return rows.take((rows.panes >= first) & (rows.panes <= last))
 
 
-def _latest_dominator(rows: Rows, rivals: Rows) -> NDArray[np.int64]:
+def _latest_dominator(rows: PartRows, rivals: PartRows) -> NDArray[np.int64]:
     return latest_dominator(rows.points, rivals.points, rivals.panes, rows.classes, rivals.classes)
 
 
-def _earliest_dominator(rows: Rows, rivals: Rows) -> NDArray[np.int64]:
+def _earliest_dominator(rows: PartRows, rivals: PartRows) -> NDArray[np.int64]:
     found = latest_dominator(rows.points, rivals.points, -rivals.panes, rows.classes, rivals.classes)
     return np.where(found == NEVER, ALIVE, -found)
 

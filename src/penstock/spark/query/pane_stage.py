@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
-from penstock.preference.class_codes import class_codes
 from penstock.preference.cross import latest_dominator
+from penstock.preference.group_codes import group_codes
 from penstock.preference.points import Codes
 from penstock.preference.preference import Preference
 from penstock.spark.query.reports import NumberedStage
 from penstock.spark.query.routing import unpack
-from penstock.spark.segments import read_segment, write_segments
+from penstock.spark.runtime.segments import read_segment, write_segments
 
 REPORT_SCHEMA = StructType().add("kind", StringType()).add("report", StringType())
 
@@ -44,7 +44,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Rowset:
+class GroupedPreference:
     """How rows are compared: the preference, and the columns that make groups."""
 
     preference: Preference
@@ -53,7 +53,7 @@ class Rowset:
     def classes(self, table: pa.Table) -> Codes | None:
         """One code a row; rows are compared only within their code."""
         names = [*self.by, *(a.column for a in self.preference.attributes if a.direction == "diff")]
-        return class_codes(table, names) if names else None
+        return group_codes(table, names) if names else None
 
     def select(self, table: pa.Table) -> pa.Table:
         """The partial result of a set of rows."""
@@ -87,7 +87,7 @@ class Rowset:
 class PaneStage:
     """The stage as a function over the messages for one or more workers."""
 
-    rowset: Rowset
+    rowset: GroupedPreference
     state_folder: str
     prefix: str
     #: Worker -> pane -> the part it holds.
@@ -144,7 +144,7 @@ class PaneStage:
 class CloseStage(NumberedStage):
     """For in-order processing: sort the rows of closing panes by time and select, a pane a task."""
 
-    rowset: Rowset
+    rowset: GroupedPreference
     time: str
     state_folder: str
     prefix: str

@@ -13,15 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.preference.points import Codes, Points
-from penstock.spark.query.pane_stage import Part, Rowset
-from penstock.spark.segments import read_segment
+from penstock.spark.query.pane_stage import GroupedPreference, Part
+from penstock.spark.runtime.segments import read_segment
 
 Ids = NDArray[np.int64]
 Panes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Rows:
+class PartRows:
     """Some rows of the state: their ids, panes and points, and their classes where there are any."""
 
     ids: Ids
@@ -32,19 +32,19 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> "Rows":
+    def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> "PartRows":
         """A part of them."""
         classes = None if self.classes is None else self.classes[chosen]
-        return Rows(self.ids[chosen], self.panes[chosen], self.points[chosen], classes)
+        return PartRows(self.ids[chosen], self.panes[chosen], self.points[chosen], classes)
 
     @staticmethod
-    def joined(pieces: Sequence["Rows"], width: int, classed: bool) -> "Rows":
+    def joined(pieces: Sequence["PartRows"], width: int, classed: bool) -> "PartRows":
         """Several one after another; ``width`` and ``classed`` shape the empty case."""
         if not pieces:
             nothing = np.zeros(0, dtype=np.int64)
-            return Rows(nothing, nothing, np.zeros((0, width)), nothing if classed else None)
+            return PartRows(nothing, nothing, np.zeros((0, width)), nothing if classed else None)
         classes = [p.classes for p in pieces if p.classes is not None]
-        return Rows(
+        return PartRows(
             np.concatenate([p.ids for p in pieces]),
             np.concatenate([p.panes for p in pieces]),
             np.concatenate([p.points for p in pieces]),
@@ -56,10 +56,10 @@ class Rows:
 class Parts:
     """The parts a task may need, each read on first use."""
 
-    rowset: Rowset
+    rowset: GroupedPreference
     state_folder: str
     parts: Sequence[Part]
-    _rows: dict[int, Rows] = field(default_factory=dict)
+    _rows: dict[int, PartRows] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> dict[int, Part]:
@@ -80,12 +80,12 @@ class Parts:
         """All columns of a part, mapped."""
         return read_segment(self.state_folder, part.file, part.segment)
 
-    def rows(self, part: Part) -> Rows:
+    def rows(self, part: Part) -> PartRows:
         """All rows of a part."""
         if part.id not in self._rows:
             table = self.table(part)
             places = np.arange(table.num_rows, dtype=np.int64)
-            self._rows[part.id] = Rows(
+            self._rows[part.id] = PartRows(
                 (np.int64(part.id) << 32) + places,
                 np.full(len(places), part.pane, dtype=np.int64),
                 self.rowset.preference.points(table),
@@ -93,12 +93,12 @@ class Parts:
             )
         return self._rows[part.id]
 
-    def of_panes(self, panes: Sequence[int]) -> Rows:
+    def of_panes(self, panes: Sequence[int]) -> PartRows:
         """All rows of all parts of some panes."""
         wanted = set(panes)
         return self.joined([self.rows(p) for p in self.parts if p.pane in wanted])
 
-    def of_ids(self, ids: Ids) -> Rows:
+    def of_ids(self, ids: Ids) -> PartRows:
         """The rows with these ids, in this order."""
         if not len(ids):
             return self.joined([])
@@ -113,9 +113,9 @@ class Parts:
         back[order] = np.arange(len(order))
         return self.joined(pieces).take(back)
 
-    def joined(self, pieces: Sequence[Rows]) -> Rows:
+    def joined(self, pieces: Sequence[PartRows]) -> PartRows:
         """Several sets one after another."""
-        return Rows.joined(pieces, self.width, self.classed)
+        return PartRows.joined(pieces, self.width, self.classed)
 
     def full_rows(self, ids: Ids, schema: pa.Schema) -> pa.Table:
         """All columns of the rows with these ids, in this order; an id may come several times."""

@@ -16,18 +16,18 @@ from penstock.core.guards import Guards
 from penstock.core.journal import FileJournal, Journal
 from penstock.core.policy import AnyPolicy
 from penstock.disorder import Disorder, KSlack
-from penstock.preference.class_codes import class_codes
+from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.preference.preference import Preference
 from penstock.preference.splitting import Splitting, splitting
-from penstock.spark.checkpoint import Checkpoint, local_path, make_folder
-from penstock.spark.microbatch import BatchCallback, MicroBatchRun
-from penstock.spark.query import static
-from penstock.spark.query.pane_stage import Rowset
+from penstock.spark.query import static_windows as static
+from penstock.spark.query.pane_stage import GroupedPreference
 from penstock.spark.query.program import Places, QueryProgram
 from penstock.spark.query.rows import check_time_column
 from penstock.spark.query.watch import Watch
-from penstock.spark.query.windowing import SHARED, STRATEGIES
+from penstock.spark.query.window_stage import SHARED, STRATEGIES
+from penstock.spark.runtime.checkpoint import Checkpoint, local_path, make_folder
+from penstock.spark.runtime.microbatch import BatchCallback, MicroBatchRun
 
 RESERVED = ("window_start", "window_end")
 
@@ -147,7 +147,7 @@ class PreferenceQuery:
         for name in self.groups:
             if name not in schema.names:
                 raise unknown("group column", name, schema.names)
-        class_codes(schema.empty_table(), self.groups)  # refuses types that cannot make groups
+        group_codes(schema.empty_table(), self.groups)  # refuses types that cannot make groups
         taken = [n for n in (*RESERVED, *self.preference.extra_columns) if n in schema.names]
         if taken:
             raise PenstockError(
@@ -231,7 +231,9 @@ class PreferenceQuery:
             raise PenstockError("evaluate() needs a static DataFrame; use start() for a stream.")
         schema = plain_schema(frame)
         self.check(schema)
-        return static.evaluate(frame, Rowset(self.preference, self.groups), self.panes, self.time, schema)
+        return static.evaluate(
+            frame, GroupedPreference(self.preference, self.groups), self.panes, self.time, schema
+        )
 
     def _places(
         self,

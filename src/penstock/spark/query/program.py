@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from penstock.disorder import BatchStats, InOrder
 from penstock.preference.splitting import SplitState
-from penstock.spark.checkpoint import Publication, crash_point
-from penstock.spark.microbatch import Batch, BatchCallback, Outcome
 from penstock.spark.query import pane_stage
-from penstock.spark.query.pane_stage import CloseStage, PaneStage, Part, Rowset
+from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, PaneStage, Part
 from penstock.spark.query.reports import run_stage
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Router, RoutingPlan
-from penstock.spark.query.state import PaneTimes, QueryState, Totals
-from penstock.spark.query.watch import Figures, Watch, stage_utilisation
-from penstock.spark.query.windowing import PLAIN, Windowed, Windowing, closing_parts
+from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
+from penstock.spark.query.watch import BatchFigures, Watch, stage_utilisation
+from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
+from penstock.spark.runtime.checkpoint import Publication, crash_point
+from penstock.spark.runtime.microbatch import BatchCallback, BatchResult, MicroBatch
 
 if TYPE_CHECKING:
     from penstock.spark.query.preference_query import PreferenceQuery
@@ -68,7 +68,7 @@ class QueryProgram:
         self.places = places
         self.watch = watch
         self.model = query.panes
-        self.rowset = Rowset(query.preference, query.groups)
+        self.rowset = GroupedPreference(query.preference, query.groups)
         self.target: tuple[int, int] | None = None
 
     @property
@@ -105,7 +105,7 @@ class QueryProgram:
         )
         return state.to_json()
 
-    def run_batch(self, batch: Batch) -> Outcome:
+    def run_batch(self, batch: MicroBatch) -> BatchResult:
         """Process one micro-batch."""
         committed = QueryState.from_json(batch.state)
         start = self._rescaled(committed)
@@ -123,7 +123,7 @@ class QueryProgram:
             SplitState.from_json(start.splitting), [p.received for p in closed], rho
         )
         state = replace(self._counted(done, folded), splitting=splitting.to_json())
-        figures = Figures(
+        figures = BatchFigures(
             rows=folded.total("rows"),
             late=folded.total("late"),
             bad=folded.total("bad"),
@@ -142,9 +142,9 @@ class QueryProgram:
         )
         progress = self.watch.figures(batch, observed, state, figures)
         outputs = self._give_out(batch, done) + self._set_aside(folded)
-        return Outcome(state.to_json(), state.files, outputs, progress)
+        return BatchResult(state.to_json(), state.files, outputs, progress)
 
-    def committed(self, batch: Batch, outcome: Outcome, seconds: float) -> None:
+    def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
         """Write the journal and let the controller decide about the next batches."""
         self.watch.committed(self, outcome, seconds)
 
@@ -152,7 +152,7 @@ class QueryProgram:
         """The run has ended."""
         self.watch.close()
 
-    def _fold(self, batch: Batch, state: QueryState) -> Folded:
+    def _fold(self, batch: MicroBatch, state: QueryState) -> Folded:
         router = Router(
             time=self.query.time,
             attributes=tuple(a.column for a in self.query.preference.attributes if a.direction != "diff"),
@@ -185,7 +185,7 @@ class QueryProgram:
             stats = stats.merge(BatchStats.from_json(tally["stats"]))
         return Folded(stats, tallies, sorted(workers, key=lambda w: int(w["worker"])))
 
-    def _plan(self, batch: Batch, state: QueryState) -> RoutingPlan:
+    def _plan(self, batch: MicroBatch, state: QueryState) -> RoutingPlan:
         loads = (*state.loads, *([0.0] * state.pane_workers))[: state.pane_workers]
         owners: dict[int, tuple[int, int]] = {}
         for worker, parts in state.held().items():
@@ -202,7 +202,7 @@ class QueryProgram:
             owners=owners,
         )
 
-    def _observed(self, batch: Batch, state: QueryState, folded: Folded) -> QueryState:
+    def _observed(self, batch: MicroBatch, state: QueryState, folded: Folded) -> QueryState:
         """The state with the batch's parts in it and slack and punctuation advanced."""
         held = state.held()
         parts = {part.id: part for part in state.parts}
@@ -234,7 +234,7 @@ class QueryProgram:
             disorder=self.query.disorder.step(state.disorder, folded.stats),
         )
 
-    def _close_raw(self, batch: Batch, state: QueryState) -> tuple[QueryState, float]:
+    def _close_raw(self, batch: MicroBatch, state: QueryState) -> tuple[QueryState, float]:
         """In-order processing: what was held back is computed now, in order of time."""
         raw = [] if self._plain else closing_parts(state, self.model)
         if not raw:
@@ -250,8 +250,8 @@ class QueryProgram:
         state = replace(state, parts=tuple(parts.values()), pane_times=times)
         return state, sum(t["busy"] for t in told)
 
-    def _windowing(self, batch: Batch) -> Windowing:
-        return Windowing(
+    def _windowing(self, batch: MicroBatch) -> WindowStep:
+        return WindowStep(
             rowset=self.rowset,
             model=self.model,
             schema=self.schema,
@@ -262,7 +262,7 @@ class QueryProgram:
             prefix=batch.prefix,
         )
 
-    def _give_out(self, batch: Batch, done: Windowed) -> list[Publication]:
+    def _give_out(self, batch: MicroBatch, done: Windowed) -> list[Publication]:
         files = sorted(done.output_files)
         if self.places.callback is not None:
             if files:
@@ -282,7 +282,7 @@ class QueryProgram:
 
     def _counted(self, done: Windowed, folded: Folded) -> QueryState:
         totals = done.state.totals
-        totals = Totals(
+        totals = QueryTotals(
             rows=totals.rows + folded.total("rows"),
             late=totals.late + folded.total("late"),
             bad=totals.bad + folded.total("bad"),

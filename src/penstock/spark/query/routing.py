@@ -19,8 +19,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from penstock.disorder import BatchStats, partition_stats
-from penstock.spark.arrow_batches import gathered
 from penstock.spark.query.rows import LATEST_US, Times, check_rows
+from penstock.spark.runtime.arrow_batches import gathered
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
 #: A type and not a text, which the JVM would be asked to parse in every batch.

@@ -9,7 +9,7 @@ from penstock.spark.query.pane_stage import Part
 
 
 @dataclass(frozen=True)
-class Totals:
+class QueryTotals:
     """Counts since the first batch."""
 
     rows: int = 0
@@ -50,7 +50,7 @@ class QueryState:
     next_part: int = 0
     inputs: int = 0
     loads: tuple[float, ...] = ()
-    totals: Totals = field(default_factory=Totals)
+    totals: QueryTotals = field(default_factory=QueryTotals)
 
     @property
     def files(self) -> list[str]:
@@ -103,7 +103,7 @@ class QueryState:
                 "disorder": DisorderState.from_json(value["disorder"]),
                 "parts": tuple(Part(*part) for part in value["parts"]),
                 "pane_times": {int(pane): PaneTimes(*times) for pane, times in value["pane_times"].items()},
-                "totals": Totals(**value["totals"]),
+                "totals": QueryTotals(**value["totals"]),
                 "window_files": tuple(value["window_files"]),
                 "loads": tuple(value["loads"]),
             }

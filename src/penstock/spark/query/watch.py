@@ -8,27 +8,27 @@ from statistics import fmean
 from typing import Any
 
 from penstock.core.capacity import Capacity, Knob
+from penstock.core.controller import Controller
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
-from penstock.core.loop import Loop
 from penstock.core.metrics import Metric
 from penstock.core.observation import LastChange, Latency, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.core.policy import AnyPolicy
 from penstock.core.utilisation import utilisation
 from penstock.preference.splitting import SplitState
-from penstock.spark.microbatch import Batch, Outcome
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.state import QueryState
-from penstock.spark.query.windowing import Windowed
+from penstock.spark.query.window_stage import Windowed
+from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
 
 PANES, WINDOWS = "panes", "windows"
 
 
 @dataclass(frozen=True)
-class Figures:
+class BatchFigures:
     """Measurements of one batch, as the program took them."""
 
     rows: int
@@ -72,10 +72,12 @@ class Watch:
     _last_change: float | None = None
     _pause: float = 0.0
     _next_control: float = 0.0
-    _loop: Loop[Any] | None = None
+    _loop: Controller[Any] | None = None
     _plant: "QueryPlant | None" = None
 
-    def figures(self, batch: Batch, observed: QueryState, state: QueryState, f: Figures) -> dict[str, Any]:
+    def figures(
+        self, batch: MicroBatch, observed: QueryState, state: QueryState, f: BatchFigures
+    ) -> dict[str, Any]:
         """The batch in numbers: what ``run.progress`` shows and the journal keeps."""
         now = time.time()
         interval = max(batch.started - self._previous, 1e-3) if self._previous else now - batch.started
@@ -125,7 +127,7 @@ class Watch:
             "rescaled": f.rescaled,
         }
 
-    def committed(self, program: Any, outcome: Outcome, seconds: float) -> None:
+    def committed(self, program: Any, outcome: BatchResult, seconds: float) -> None:
         """Journal the batch and let the policy act, every ``control_period`` seconds."""
         progress = {**outcome.progress, "seconds": seconds}
         self._previous = time.time() - seconds
@@ -140,7 +142,7 @@ class Watch:
         self._next_control = observation.time + self.control_period
         if self._loop is None:
             self._plant = QueryPlant(program)
-            self._loop = Loop(
+            self._loop = Controller(
                 self._plant,
                 self.policy,
                 self.guards,

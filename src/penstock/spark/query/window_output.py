@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from penstock.preference.builders import Skyline
 from penstock.preference.preference import Preference
-from penstock.spark.query.parts import Ids, Parts, Rows
+from penstock.spark.query.parts import Ids, PartRows, Parts
 from penstock.spark.query.rows import time_array, time_type
-from penstock.spark.segments import write_segments
+from penstock.spark.runtime.segments import write_segments
 
 MEMBER_SCHEMA = pa.schema([("window", pa.int64()), ("id", pa.int64())])
 
@@ -62,7 +62,7 @@ class WindowWriter:
         return self.whole or isinstance(self.preference, Skyline)
 
     def write(
-        self, number: int, parts: Parts, rows: Rows, members: Sequence[NDArray[np.int64]]
+        self, number: int, parts: Parts, rows: PartRows, members: Sequence[NDArray[np.int64]]
     ) -> dict[str, Any]:
         """Write the windows' rows; ``members`` are row numbers of ``rows``, one array a window."""
         if not self.windows:
@@ -101,7 +101,7 @@ class WindowWriter:
         return told | {"output_file": path}
 
     def _write_members(
-        self, number: int, parts: Parts, rows: Rows, members: Sequence[NDArray[np.int64]]
+        self, number: int, parts: Parts, rows: PartRows, members: Sequence[NDArray[np.int64]]
     ) -> dict[str, Any]:
         ids = rows.ids[np.concatenate(members)]
         windows = np.repeat(

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.preference.two_stacks import Partial, merged
-from penstock.spark.query.parts import Ids, Parts, Rows
+from penstock.spark.query.parts import Ids, PartRows, Parts
 from penstock.spark.query.reports import NumberedStage, report
 from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter
-from penstock.spark.segments import read_segment, write_segments
+from penstock.spark.runtime.segments import read_segment, write_segments
 
 STRATEGIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")
 
@@ -156,7 +156,7 @@ def merge_tasks(
     return first, rest
 
 
-def _pieces(parts: Parts, task: WindowTask) -> list[Rows]:
+def _pieces(parts: Parts, task: WindowTask) -> list[PartRows]:
     pieces = [parts.rows(parts.by_id[number]) for number in task.parts]
     for name in task.merged:
         ids: Ids = read_segment(parts.state_folder, name, 0)["id"].to_numpy()
@@ -164,7 +164,7 @@ def _pieces(parts: Parts, task: WindowTask) -> list[Rows]:
     return pieces
 
 
-def joined_pieces(parts: Parts, pieces: Sequence[Rows]) -> Partial:
+def joined_pieces(parts: Parts, pieces: Sequence[PartRows]) -> Partial:
     """One WIN_UPDATE after another: the partial result of a window; of plain rows one selection."""
     if any(part.raw for part in parts.parts):
         rows = parts.joined(pieces)

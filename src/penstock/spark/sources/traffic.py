@@ -24,7 +24,7 @@ from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
 from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
 from penstock.traffic.process import Mark
 from penstock.traffic.spec import StreamSpec
-from penstock.traffic.stream import SLOT_ROWS, Slot, Stream, Walk
+from penstock.traffic.stream import SLOT_ROWS, Slot, TupleStream, Walk
 
 _START: Offset = {"slot": 0, "row": 0, "rows": 0, "mark": "null", "epoch": -1}
 
@@ -37,7 +37,7 @@ class TrafficSource(DataSource):
         """The name of the format."""
         return "penstock-traffic"
 
-    def _parsed(self) -> tuple[Delivery, Stream]:
+    def _parsed(self) -> tuple[Delivery, TupleStream]:
         delivery, rest = Delivery.parse(self.options)
         return delivery, StreamSpec.parse(rest).build()
 
@@ -75,7 +75,9 @@ class TrafficStreamReader(TimedStreamReader):
 
     START = _START
 
-    def __init__(self, delivery: Delivery, stream: Stream, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, delivery: Delivery, stream: TupleStream, clock: Callable[[], float] = time.time
+    ) -> None:
         super().__init__(delivery, clock)
         self._stream, self._slots = stream, _Slots(stream)
         self._last = _START
@@ -147,7 +149,7 @@ class TrafficStreamReader(TimedStreamReader):
 
 
 class _TrafficReader(DataSourceReader):
-    def __init__(self, delivery: Delivery, stream: Stream) -> None:
+    def __init__(self, delivery: Delivery, stream: TupleStream) -> None:
         if stream.seconds is None:
             raise PenstockError(
                 "A stream without end cannot be read at once; give it 'seconds', or use readStream."
@@ -169,7 +171,7 @@ class _TrafficReader(DataSourceReader):
 class _Slots:
     """Sizes and marks of the slots around the current offset, each generated once in a run."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TupleStream) -> None:
         self._stream, self._walk = stream, Walk(stream)
         self._known: dict[int, tuple[Mark, int]] = {}
         self._latest: Slot | None = None
@@ -216,7 +218,7 @@ class _Slots:
             del self._known[slot]
 
 
-def _rows(delivery: Delivery, stream: Stream, part: TrafficPartition) -> Iterator[pa.RecordBatch]:
+def _rows(delivery: Delivery, stream: TupleStream, part: TrafficPartition) -> Iterator[pa.RecordBatch]:
     walk, row, left = Walk(stream, part.slot, part.mark), part.row, part.rows
     while left > 0:
         slot = walk.next()
@@ -230,7 +232,7 @@ def _rows(delivery: Delivery, stream: Stream, part: TrafficPartition) -> Iterato
 
 
 def _batch(
-    delivery: Delivery, stream: Stream, slot: Slot, start: int, stop: int, epoch: int
+    delivery: Delivery, stream: TupleStream, slot: Slot, start: int, stop: int, epoch: int
 ) -> pa.RecordBatch:
     columns = {
         "arrival": pa.array(slot.arrival[start:stop] / delivery.speed),

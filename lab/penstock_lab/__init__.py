@@ -1,0 +1,1 @@
+"""Experiments around Penstock: the papers' tables, benchmarks, their trials and baselines."""

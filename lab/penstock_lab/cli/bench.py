@@ -1,0 +1,59 @@
+"""``penstock bench``: performance, side by side with named alternatives in the same run."""
+
+import json
+import time
+from importlib import import_module
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from penstock.core.errors import unknown
+from penstock.core.output_folder import output_folder
+
+#: Benchmark -> what it measures; the module ``penstock_lab.benches.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
+BENCHES: dict[str, str] = {
+    "flow": "flows against hand-written Structured Streaming jobs, and laid out otherwise",
+    "rescale": "live rescaling of a flow against stopping and restarting a query",
+    "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
+    "control": "what one decision costs: policies, searches, guards, journal",
+    "mead": "MEAD on Spark: operators in control groups, models against each other",
+    "interference": "an autoscaled query beside another load on the same machine",
+    "kernels": "preference kernels against moocore and paretoset",
+    "models": "MAP fitting and queue solvers: speed and accuracy",
+    "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",
+    "traffic": "arrival generators and trace statistics",
+    "sim": "simulator speed and control cost",
+}
+
+#: Pages whose name differs from the benchmark's, since a paper's page has it already.
+PAGES = {"mead": "mead-spark"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="bench", help="Measure performance: " + "; ".join(f"{k} ({v})" for k, v in BENCHES.items())
+    )(bench)
+
+
+def bench(
+    name: str = typer.Argument(..., help="Which benchmark: " + ", ".join(BENCHES)),
+    quick: bool = typer.Option(False, help="A small version, for a look in under a minute."),
+    as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+    output: Path = typer.Option(
+        Path("penstock-runs/bench"), "--output", "-o", help="Folder for the page and its plots."
+    ),
+) -> None:
+    """Measure performance side by side."""
+    if name not in BENCHES:
+        raise unknown("benchmark", name, BENCHES)
+    output_folder(output)
+    start = time.perf_counter()
+    report = import_module(f"penstock_lab.benches.{name}").run(quick=quick, folder=output)
+    report.seconds = time.perf_counter() - start
+    (output / f"{PAGES.get(name, name)}.md").write_text(report.as_markdown())
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=1))
+    else:
+        report.print(Console())

@@ -1,0 +1,298 @@
+"""MEAD: vertical scaling with arrival processes fitted online, against models that do not see bursts."""
+
+from pathlib import Path
+from typing import Any
+
+from penstock.models import fit_kpc
+from penstock.models.comparison import compare_loads
+from penstock_lab import recorded_traces
+from penstock_lab.papers.differences import explain
+from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.mead_runs import SECONDS, STREAMS, MeadOutcome, MeadRun, arrivals, execute_all
+from penstock_lab.papers.parallel import spread
+from penstock_lab.results import Report, Table
+
+NAMES = {"mg1": "M/G/1", "gig1": "GI/G/1", "map": "MAP/G/1", "threshold": "threshold"}
+#: Fitting windows: Mead's default for the model that fits, the paper's two for those that only need a rate.
+WINDOWS = {"mg1": 2, "gig1": 2, "map": 3}
+#: Table I: stream -> target -> model -> (response, CPU %).
+TABLE_1: dict[str, dict[float, dict[str, tuple[float, float]]]] = {
+    "SYNT": {
+        0.1: {"mg1": (0.254, 46.4), "gig1": (0.177, 46.4), "map": (0.056, 53.2)},
+        0.2: {"mg1": (0.393, 46.4), "gig1": (0.208, 46.4), "map": (0.127, 50.2)},
+        0.3: {"mg1": (0.609, 46.5), "gig1": (0.263, 48.3), "map": (0.142, 48.1)},
+    },
+    "BC": {
+        0.3: {"mg1": (0.906, 46.9), "gig1": (0.820, 47.0), "map": (0.035, 55.8)},
+        0.5: {"mg1": (2.101, 46.8), "gig1": (1.194, 46.9), "map": (0.158, 53.1)},
+        0.75: {"mg1": (2.800, 46.9), "gig1": (2.210, 46.8), "map": (0.368, 50.3)},
+    },
+    "LM*": {
+        1.5: {"mg1": (7.499, 45.4), "gig1": (6.077, 45.5), "map": (0.751, 61.2)},
+        3.0: {"mg1": (7.931, 45.0), "gig1": (6.344, 45.4), "map": (1.580, 56.9)},
+        5.0: {"mg1": (9.382, 45.4), "gig1": (6.311, 45.4), "map": (2.698, 53.8)},
+    },
+}
+#: Table II, 95th percentile.
+TABLE_2: dict[str, dict[float, dict[str, tuple[float, float]]]] = {
+    "SYNT": {
+        0.5: {"mg1": (1.478, 46.6), "map": (0.371, 60.0)},
+        0.75: {"mg1": (1.184, 46.6), "map": (0.590, 49.7)},
+    },
+    "BC": {
+        0.5: {"mg1": (3.871, 47.1), "map": (0.195, 58.6)},
+        1.0: {"mg1": (3.711, 47.1), "map": (0.274, 54.5)},
+    },
+    "LM*": {
+        7.0: {"mg1": (30.057, 45.5), "map": (4.830, 60.2)},
+        10.0: {"mg1": (29.642, 45.7), "map": (9.546, 55.9)},
+    },
+}
+#: Table III: (stream, target) -> events -> (response, CPU %), one window.
+TABLE_3 = {
+    ("SYNT", 0.2): {25_000: (0.126, 49.9), 50_000: (0.141, 48.7), 100_000: (0.468, 47.6)},
+    ("BC", 0.5): {25_000: (0.175, 53.0), 50_000: (0.217, 51.2), 100_000: (0.516, 49.8)},
+    ("LM*", 3.0): {25_000: (2.126, 54.2), 50_000: (2.415, 52.3), 100_000: (2.267, 53.0)},
+}
+THRESHOLD = {"SYNT": (0.122, 49), "BC": (0.310, 49), "LM*": (2.4, 48)}
+
+
+#: Why claims differ where they do, by how the claim begins.
+REASONS = {
+    "Fig. 3: with bursts": "At the lowest utilisation moments and correlations fix the response least; the fit there is on the safe side.",
+    "Table I:": "In the first interval after an abrupt change no model knows of it, and the tightest target leaves no room for that minute.",
+    "Table II:": "The slowest 5 % of the tuples are those of the minute after an abrupt change, when no fitted model knows of it yet; our streams change more abruptly than a policy that looks once a minute can follow.",
+    "Table III": "The changes of our synthetic stream are fewer, and it is shorter where the run is.",
+    "Headline: on SYNT": "See Table II: what is missed are percentiles, in the minute after an abrupt change.",
+    "Headline: with": "The start with all of the CPU and one level less a minute is a larger part of a short run.",
+}
+
+
+def run(scale: float, folder: Path) -> Report:
+    """Fig. 3, Tables I-III, the threshold policy."""
+    report = Report("MEAD in the simulator", f"penstock papers mead --scale {scale:g}")
+    models(report, scale)
+    seconds = max(180.0, SECONDS * scale)
+    streams = [
+        s
+        for s in (STREAMS if scale >= 0.3 else ("SYNT",))
+        if s != "BC" or recorded_traces.folder() is not None
+    ]
+    outs = {o.run: o for made in spread(execute_all, _jobs(streams, seconds, scale)) for o in made}
+    requirement(report, "Table I: mean response", TABLE_1, streams, seconds, outs, None)
+    if scale >= 0.3:
+        requirement(
+            report, "Table II: 95th percentile of the response", TABLE_2, streams, seconds, outs, 0.95
+        )
+        window_size(report, streams, seconds, outs)
+    threshold(report, streams, seconds, outs)
+    headline(report, outs)
+    report.plots.append(
+        draw(
+            folder / "mead-fig8.png",
+            lambda axes: _draw(axes, streams, seconds, outs),
+            2,
+            max(2, len(streams)),
+            (12, 6),
+        )
+    )
+    explain(report, REASONS)
+    return report
+
+
+def _jobs(streams: list[str], seconds: float, scale: float) -> list[list[MeadRun]]:
+    """Runs in groups that share their fits, the longest groups first."""
+    full, groups = scale >= 0.3, []
+    for s in streams:
+        targets = [t for t in TABLE_1[s] if full or t == min(TABLE_1[s])]
+        means = [MeadRun(s, m, t, seconds, windows=WINDOWS[m]) for t in targets for m in TABLE_1[s][t]]
+        means += [MeadRun(s, "map", t, seconds, windows=2) for t in targets if full]
+        groups.append([*means, MeadRun(s, "threshold", 0.0, seconds)])
+        if full:
+            upper = [
+                MeadRun(s, m, t, seconds, 0.95, windows=WINDOWS[m])
+                for t, ms in TABLE_2[s].items()
+                for m in ms
+            ]
+            upper += [MeadRun(s, "map", t, seconds, 0.95, windows=2) for t in TABLE_2[s]]
+            sizes = [(t, events) for (name, t), row in TABLE_3.items() if name == s for events in row]
+            groups.append(upper + [MeadRun(s, "map", t, seconds, None, n, 1) for t, n in sizes])
+    return sorted(groups, key=len, reverse=True)
+
+
+def models(report: Report, scale: float) -> None:
+    """Fig. 3: predicted and simulated response of one operator by utilisation."""
+    loads = (0.3, 0.5, 0.6, 0.7, 0.8)
+    rows: list[list[Any]] = []
+    for name, stream in (("Poisson", None), ("LM*", "LM*"), ("BC", "BC")):
+        if stream == "BC" and recorded_traces.folder() is None:
+            continue
+        gaps = _gaps(stream, max(120.0, 600.0 * scale))
+        fits = fit_kpc(gaps, best=1, max_states=8)
+        rows += [
+            [name, c.utilisation, c.simulated_mean, c.mg1_mean, c.kingman_mean, c.map_mean[0]]
+            for c in compare_loads(gaps, fits, loads, runs=2, percentiles=False)
+        ]
+    report.tables.append(
+        Table(
+            "Fig. 3: mean response of one operator (s), Erlang-2 service",
+            ("stream", "utilisation", "simulated", "M/PH/1", "GI/G/1", "MAP/PH/1"),
+            rows,
+            "Poisson stands for the paper's taxi trace, whose arrivals are uncorrelated.",
+        )
+    )
+    calm = [r for r in rows if r[0] == "Poisson"]
+    report.claim(
+        "Fig. 3: without bursts all models agree with the measurement", "indistinguishable",
+        f"worst {max(abs(x / r[2] - 1) for r in calm for x in r[3:]):.0%} off",
+        all(abs(x / r[2] - 1) < 0.2 for r in calm for x in r[3:]),
+    )  # fmt: skip
+    burst = [r for r in rows if r[0] == "LM*"]
+    report.claim(
+        "Fig. 3: with bursts M/PH/1 is far too low, MAP/PH/1 is not", "two orders of magnitude against close",
+        f"simulated / M/PH/1 up to {max(r[2] / r[3] for r in burst):.0f}, MAP within a factor of "
+        f"{max(max(r[5] / r[2], r[2] / r[5]) for r in burst):.1f}",
+        max(r[2] / r[3] for r in burst) > 30 and all(1 / 3 < r[5] / r[2] < 3 for r in burst),
+    )  # fmt: skip
+
+
+def _gaps(stream: str | None, seconds: float) -> Any:
+    import numpy as np
+
+    if stream is None:
+        return np.random.default_rng(1).exponential(1 / 300.0, int(300 * seconds))
+    return np.diff(arrivals(stream, seconds))
+
+
+def requirement(
+    report: Report,
+    title: str,
+    paper: Any,
+    streams: list[str],
+    seconds: float,
+    outs: dict[Any, MeadOutcome],
+    share: Any,
+) -> None:
+    """Tables I and II."""
+    rows: list[list[Any]] = []
+    for stream in streams:
+        for target, published in paper[stream].items():
+            for model, (response, cpu) in published.items():
+                for windows in (2, 3) if model == "map" else (2,):
+                    out = outs.get(MeadRun(stream, model, target, seconds, share, windows=windows))
+                    if out is None:
+                        continue
+                    verdict = "met" if out.met else "violated"
+                    name = NAMES[model] + (", 2 windows" if windows < WINDOWS[model] else "")
+                    rows.append([stream, target, name, response, out.figure, cpu, 100 * out.cpu, verdict])
+    report.tables.append(
+        Table(
+            title,
+            (
+                "stream",
+                "target (s)",
+                "model",
+                "paper (s)",
+                "ours (s)",
+                "paper CPU %",
+                "our CPU %",
+                "requirement",
+            ),
+            rows,
+            "CPU: mean share over the three operators. MAP/G/1 fits the last 50,000, 25,000 and 12,500 gaps, the default of Mead; the "
+            "paper's section IV-C names all three, its experiments have the first two (2 windows). "
+            + "; ".join(f"{s}: {STREAMS[s]}" for s in streams)
+            + ".",
+        )
+    )
+    what = title.split(":")[0]
+    ours, two = ([r for r in rows if r[2] == "MAP/G/1" + more] for more in ("", ", 2 windows"))
+    beside = f" (with 2 windows {sum(r[7] == 'met' for r in two)})" if two else ""
+    report.claim(
+        f"{what}: with MAPs every requirement is met", f"{len(ours)} of {len(ours)}",
+        f"{sum(r[7] == 'met' for r in ours)}{beside}", all(r[7] == "met" for r in ours),
+    )  # fmt: skip
+    plain = [r for r in rows if r[2] == "M/G/1"]
+    report.claim(
+        f"{what}: M/G/1 violates the requirements", f"{len(plain)} of {len(plain)}",
+        str(sum(r[7] != "met" for r in plain)), all(r[7] != "met" for r in plain),
+    )  # fmt: skip
+
+
+def window_size(report: Report, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
+    """Table III."""
+    rows: list[list[Any]] = []
+    for (stream, target), published in TABLE_3.items():
+        for events, (response, cpu) in published.items():
+            out = outs.get(MeadRun(stream, "map", target, seconds, None, events, 1))
+            if out is not None:
+                rows.append([stream, events, target, response, out.mean, cpu, 100 * out.cpu])
+    report.tables.append(
+        Table(
+            "Table III: one fitting window of different sizes",
+            ("stream", "events", "target (s)", "paper (s)", "ours (s)", "paper CPU %", "our CPU %"),
+            rows,
+            "On BC the paper's largest window misses its target by 3 %, ours does not: the release that its burst punishes falls into "
+            "another minute.",
+        )
+    )
+    synt = {r[1]: r[4] for r in rows if r[0] == "SYNT"}
+    if synt:
+        report.claim(
+            "Table III: on abrupt changes the largest window reacts too slowly", "0.126, 0.141, 0.468 s",
+            ", ".join(f"{synt[e]:.3f}" for e in sorted(synt)) + " s against 0.2 s",
+            max(synt[25_000], synt[50_000]) <= 0.2 < synt[100_000],
+        )  # fmt: skip
+
+
+def threshold(report: Report, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
+    """The threshold policy, which knows no target."""
+    rows = [
+        [s, THRESHOLD[s][0], outs[MeadRun(s, "threshold", 0.0, seconds)].mean, THRESHOLD[s][1],
+         100 * outs[MeadRun(s, "threshold", 0.0, seconds)].cpu]
+        for s in streams
+    ]  # fmt: skip
+    report.tables.append(
+        Table(
+            "Fig. 9: threshold policy (0.5 / 0.7, every 10 s)",
+            ("stream", "paper: mean response (s)", "ours (s)", "paper CPU %", "our CPU %"),
+            rows,
+        )
+    )
+
+
+def headline(report: Report, outs: dict[Any, MeadOutcome]) -> None:
+    """What must hold on SYNT and BC."""
+    maps = [o for r, o in outs.items() if r.model == "map" and r.windows > 1 and r.stream in ("SYNT", "BC")]
+    ours, two = ([o for o in maps if o.run.windows == windows] for windows in (3, 2))
+    beside = f" (with 2 windows {sum(o.met for o in two)})" if two else ""
+    report.claim(
+        "Headline: on SYNT and BC the MAP model meets every requirement of Tables I and II",
+        f"{len(ours)} of {len(ours)}", f"{sum(o.met for o in ours)}{beside}", all(o.met for o in ours),
+    )  # fmt: skip
+    plain = [o for r, o in outs.items() if r.model == "mg1" and r.stream in ("SYNT", "BC")]
+    report.claim(
+        "Headline: on SYNT and BC M/G/1 violates them",
+        f"{len(plain)} of {len(plain)}", str(sum(not o.met for o in plain)), not any(o.met for o in plain),
+    )  # fmt: skip
+    most = max(o.cpu for o in ours)
+    report.claim(
+        "Headline: with at most 65 % of the CPU on average", "at most 65 %", f"{most:.0%}", most <= 0.65
+    )
+    other = max(o.other for o in ours)
+    report.claim(
+        "The other path stays within every target as well", "below 0.1 s", f"{other:.3f} s", other < 0.1
+    )
+
+
+def _draw(axes: Any, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
+    for column, stream in enumerate(streams):
+        target = min(TABLE_1[stream])
+        for model, colour in (("mg1", COLOURS[1]), ("gig1", COLOURS[3]), ("map", COLOURS[0])):
+            out = outs[MeadRun(stream, model, target, seconds, windows=WINDOWS[model])]
+            axes[0][column].plot(out.time, out.response, color=colour, label=NAMES[model], linewidth=1)
+            axes[1][column].step(out.time, out.share, where="pre", color=colour, linewidth=1)
+        axes[0][column].axhline(target, color="black", linestyle="--", linewidth=0.8)
+        axes[0][column].set(title=f"{stream}, target {target:g} s", yscale="log", ylabel="mean response (s)")
+        axes[1][column].set(xlabel="time (s)", ylabel="CPU share of the matcher", ylim=(0, 1.05))
+    axes[0][0].legend(fontsize=8)

@@ -1,0 +1,196 @@
+"""Start a flow as an application: for some seconds, until its source is used up, or until Ctrl-C."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.apps.summary import Option
+from penstock.core.errors import PenstockError, unknown
+
+#: Options that all applications of this kind have.
+OPTIONS: Mapping[str, Option] = {
+    "source": Option("synthetic", "synthetic, or real: recorded data of the folder PENSTOCK_DATA"),
+    "rate": Option("20000", "rows a second of the synthetic source"),
+    "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
+    "replicas": Option("2", "replicas to start with for every region that can have several"),
+    "policy": Option("none", "who adapts the flow: none, organic (replicas, pipelines) or mead (CPU shares)"),
+    "target": Option("3", "mean response in seconds that mead is to keep"),
+    "trigger": Option("1 second", "how often a micro-batch starts"),
+    "master": Option("local[*]", "Spark master"),
+    "checkpoint": Option("", "checkpoint folder, which also keeps the journal; a temporary one by default"),
+}
+
+
+#: Seconds that the first batch may take before the clock starts anyway.
+PATIENCE = 60.0
+
+
+@dataclass
+class Ended:
+    """What a run came to."""
+
+    seconds: float
+    rows: int
+    results: int
+    dead: int
+    batches: int
+    plan: Mapping[str, int]
+    cpu: Mapping[str, float]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Figures for a summary."""
+        return {
+            "seconds": round(self.seconds, 1),
+            "rows": self.rows,
+            "results": self.results,
+            "put_aside": self.dead,
+            "batches": self.batches,
+            "rows_a_second": round(self.rows / self.seconds) if self.seconds else 0,
+            "replicas": ", ".join(f"{region} {n}" for region, n in self.plan.items()),
+        } | (
+            {"cpu": ", ".join(f"{region} {share:.0%}" for region, share in self.cpu.items())}
+            if self.cpu
+            else {}
+        )
+
+
+#: Makes a flow from its sources' frames: called with the session and a scratch folder.
+Builder = Callable[[Any, Path], Any]
+
+
+def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended:
+    """Start the flow that ``build`` makes and wait for its end."""
+    from penstock.spark import running, session
+
+    policy = _policy(options)
+    if options["source"] not in ("synthetic", "real"):
+        raise unknown("source of an application", options["source"], ["synthetic", "real"])
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
+        running(session(options["master"])) as spark,
+    ):
+        flow = build(spark, Path(scratch))
+        checkpoint = options["checkpoint"] or str(Path(scratch) / "checkpoint")
+        run = flow.start(
+            spark,
+            checkpoint=checkpoint,
+            trigger=options["trigger"],
+            available_now=options["source"] == "real" and seconds == 0,
+            replicas=_replicas(flow, whole(options, "replicas")),
+            policy=policy,
+            cpu={} if options["policy"] == "mead" else None,
+        )
+        started = time.monotonic()
+        try:
+            started = _first_batch(run, started + PATIENCE)
+            _wait(run, seconds, options["source"] == "real")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            if run.is_active:
+                run.stop()
+        elapsed = time.monotonic() - started
+        totals = run.totals
+        plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
+        return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan, run.cpu)
+
+
+def _first_batch(run: Any, until: float) -> float:
+    """Wait for the first rows, whose batch loads and compiles everything; time counts from its end."""
+    while time.monotonic() < until and run.totals.rows == 0 and not run.await_termination(0.1):
+        pass
+    return time.monotonic()
+
+
+def _wait(run: Any, seconds: float, ends: bool) -> None:
+    """Until time is up; a source that ends has ended when two looks at it see the same number of rows."""
+    end = time.monotonic() + (seconds or float("inf"))
+    seen, quiet = -1, 0
+    while time.monotonic() < end:
+        if run.await_termination(min(1.0, max(0.05, end - time.monotonic()))):
+            return
+        rows = run.totals.rows
+        quiet = quiet + 1 if ends and rows == seen and rows > 0 and run.totals.batches > 0 else 0
+        seen = rows
+        if quiet >= 5:
+            return
+
+
+def _replicas(flow: Any, wanted: int) -> dict[str, int]:
+    from penstock.dataflow.regions import find_regions
+
+    return {r.name: wanted for r in find_regions(flow) if r.scales}
+
+
+def _policy(options: Mapping[str, str]) -> Any:
+    from penstock.policies import Mead, Organic
+
+    made: dict[str, Callable[[], Any]] = {
+        "none": lambda: None,
+        "organic": lambda: Organic(warmup=2, samples=3, max_replicas=4),
+        "mead": lambda: Mead(target=_seconds(options, "target"), interval=10.0, best=2, max_states=8),
+    }
+    if options["policy"] not in made:
+        raise unknown("policy of an application", options["policy"], list(made))
+    return made[options["policy"]]()
+
+
+def _seconds(options: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(options[name])
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 3600:
+        raise PenstockError(f"--{name} must be a number of seconds above 0, not '{options[name]}'.")
+    return value
+
+
+def whole(options: Mapping[str, str], name: str, least: int = 1) -> int:
+    """An option that is a whole number."""
+    try:
+        value = int(options[name])
+    except ValueError:
+        raise PenstockError(f"--{name} must be a whole number, not '{options[name]}'.") from None
+    if value < least:
+        raise PenstockError(f"--{name} must be at least {least}, not {value}.")
+    return value
+
+
+def recorded(name: str) -> Path:
+    """A file of recorded data, or one sentence on how to get at it."""
+    folder = os.environ.get("PENSTOCK_DATA")
+    path = Path(folder or ".") / name
+    if folder is None or not path.exists():
+        raise PenstockError(
+            f"The recorded data '{name}' is not there; set PENSTOCK_DATA to the folder that has it, or use --source synthetic."
+        )
+    return path
+
+
+def pieces(table: pa.Table, size: int) -> list[pa.Table]:
+    """A table in parts of so many rows."""
+    return [table.slice(begin, size) for begin in range(0, table.num_rows, size)]
+
+
+class Collected:
+    """A sink on the driver that keeps what it gets, batch by batch; a batch given twice counts once."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, pa.Table] = {}
+
+    def __call__(self, batch: int, table: pa.Table) -> None:
+        """Take the rows of a batch."""
+        self._tables[batch] = table
+
+    @property
+    def table(self) -> pa.Table | None:
+        """All rows in order of their batches; None if there were none."""
+        tables = [self._tables[b] for b in sorted(self._tables)]
+        return pa.concat_tables(tables) if tables else None

@@ -1,0 +1,1 @@
+"""Pages and figures of a run, from its journal."""

@@ -1,0 +1,1 @@
+"""Simulated plants: a query on Spark, an operator, a preference query, regions, a network."""

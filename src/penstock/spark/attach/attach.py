@@ -1,0 +1,108 @@
+"""Autoscale a Structured Streaming query that Penstock did not write."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.core.errors import PenstockError
+from penstock.core.guards import Guards
+from penstock.core.journal import Journal
+from penstock.core.policy import AnyPolicy
+from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal
+from penstock.spark.attach.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def attach(
+    query: StreamingQuery,
+    policy: AnyPolicy | str | None = None,
+    executors: tuple[int, int] | None = (1, 8),
+    cpu: float | tuple[float, ...] | None = None,
+    target: float | None = None,
+    dry_run: bool = False,
+    *,
+    period: float = 5.0,
+    guards: Guards | None = None,
+    journal: Journal | str | Path | None = None,
+    metrics: str | None = None,
+    linger: float = 30.0,
+    notify: Callable[[str], None] | None = None,
+) -> Autoscaler:
+    """Let a policy scale the application that runs ``query``, whoever wrote it.
+
+    The query is observed through Spark's streaming listener and status, the loop runs in a thread of the driver, and
+    nothing ever waits for it. It follows the query through restarts from its checkpoint and ends with it.
+
+    Parameters
+    ----------
+    query
+        A running query of a classic (not Connect) session.
+    policy
+        A policy object, or a name such as ``"threshold"``.
+    executors
+        Least and most executors; None leaves them alone.
+    cpu
+        A share of a core to hold each executor to, or ascending levels for the policy to choose from.
+    target
+        Seconds within which 95 % of the rows should have their committed result.
+    dry_run
+        Decide and record, change nothing.
+    period
+        Seconds between two steps.
+    guards
+        In place of the default guards.
+    journal
+        Where to record the run; by default a file under ``penstock-runs/autoscale``.
+    metrics
+        Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+    linger
+        Seconds to wait for a restart after the query ended.
+    notify
+        Told each problem once; the terminal by default.
+
+    Returns
+    -------
+    Autoscaler
+        With ``stop()``, ``pause()``, ``resume()``, ``problem``, ``last``, ``overhead``. Mistakes in the arguments do not
+        raise, since that might end the program that runs the query: they are told once and stand in ``problem`` and
+        in the journal, and the query is only observed.
+    """
+    session = _session_of(query)
+    problem = ""
+    try:
+        settings = Settings(executors, cpu, target, period, dry_run)
+    except PenstockError as error:
+        problem, settings = str(error), Settings(executors=None, dry_run=True)
+    id_ = str(query.id)
+    handle = Autoscaler(
+        session,
+        lambda other, _: other == id_,
+        settings,
+        policy,
+        guards=guards,
+        journal=journal,
+        metrics=metrics,
+        linger=linger,
+        notify=notify or _to_terminal,
+        label=f"-{query.name or id_[:8]}",
+    )
+    if problem:
+        handle._give_up(problem)
+    return handle.start()
+
+
+def _session_of(query: StreamingQuery) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    plain: Any = query
+    session = SparkSession.getActiveSession()
+    if session is None or not hasattr(plain, "_jsq"):
+        raise PenstockError(
+            "This is no query of a Spark session in this process (Spark Connect is not supported): "
+            "attach in the driver program, or use penstock autoscale."
+        )
+    return session

@@ -1,0 +1,271 @@
+"""Streaming queries on Spark as a plant of the control loop: observed from outside, changed by executors and CPU shares."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf, isnan, nan
+
+from pyspark.sql import SparkSession
+
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.observation import LastChange, Observation, StageObservation
+from penstock.core.plant import Applied
+from penstock.spark.actuators.executor_status import RegisteredExecutor, registered
+from penstock.spark.actuators.executors import Executors
+from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, interarrivals, latency
+from penstock.spark.attach.estimates import Work, WorkMeter
+from penstock.spark.attach.executor_groups import ExecutorGroups
+from penstock.spark.attach.query_listener import QueryWatch, Watcher
+
+#: Batches kept for the arrival process of a query.
+HISTORY = 2_000
+
+
+@dataclass
+class _Memory:
+    """What the plant remembers of one query between two observations."""
+
+    meter: WorkMeter
+    history: deque[SeenBatch]
+    before: SeenBatch | None = None
+    rate: float = nan
+    work: Work = field(default_factory=Work)
+    cold: int = (
+        2  # batches still to be left out of the estimates: executors, or the query itself, just started
+    )
+    restarts: int = 0
+
+
+class AttachedPlant:
+    """One stage for each watched query; all share the application's executors.
+
+    Parameters
+    ----------
+    session
+        The session whose queries are watched.
+    watcher
+        Brings the micro-batches.
+    executors
+        The actuator; None where executors are not to be changed, then they are only observed.
+    groups
+        CPU quotas of the executors; None for none.
+    warn
+        Told of what went wrong without stopping anything, such as executors that never arrived.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        watcher: Watcher,
+        executors: Executors | None = None,
+        groups: ExecutorGroups | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session, self._watcher = session, watcher
+        self._executors, self._groups = executors, groups
+        self._warn, self._clock = warn, clock
+        self._start = self._last = clock()
+        self._memory: dict[str, _Memory] = {}
+        self._busy: dict[str, float] = {}
+        self._since: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._changed_at = -inf
+        self._arrived_after = 0.0
+        self._registered = 0  # executors that hold cores: warm, cold and leaving ones
+
+    def sample(self) -> None:
+        """Read the executors' task time just after a batch, while no task runs: it then belongs to that batch.
+
+        Called by a thread of its own; reading it at the steps of the loop would split batches at any point.
+        """
+        seen = [e for e in registered(self._session) if e.id != "driver"]
+        with self._lock:
+            fresh = self._grown(seen)
+            for id_, seconds in fresh.items():
+                self._since[id_] = self._since.get(id_, 0.0) + seconds
+            queries = list(self._watcher.queries.values())
+            working = sum(q.unread() for q in queries)
+            if working > 0 and fresh:
+                for query in queries:
+                    query.assign(sum(fresh.values()) / working, float(sum(e.cores for e in seen)))
+
+    def observe(self) -> Observation:
+        """What happened since the last call."""
+        now = self._clock()
+        period, self._last = max(1e-3, now - self._last), now
+        seen, capacity = self._look(now)
+        self._registered = len(seen) + (self._executors.leaving if self._executors is not None else 0)
+        # An executor that is still cold is no capacity yet.
+        warm = capacity.observed / len(seen) if seen else 0.0
+        slots = warm * sum(e.cores for e in seen) or 1.0
+        if self._groups is not None:
+            self._groups.update(seen)
+        self._watcher.resolve_triggers()
+        with self._lock:
+            busy, self._since = self._since, {}
+        stages = tuple(
+            self._stage(query, now, period, capacity, slots, busy)
+            for query in list(self._watcher.queries.values())
+        )
+        return Observation(
+            time=now - self._start,
+            period=period,
+            stages=stages,
+            executors=capacity,
+            extra={"slots": slots, "registered": float(self._registered)},
+        )
+
+    def apply(self, decision: Decision) -> Applied:
+        """Executors (also asked for as workers of a query) and CPU shares; everything else is refused."""
+        now, made, refused = self._clock(), [], []
+        wanted = [c for c in decision.changes if c.knob in (Knob.EXECUTORS, Knob.WORKERS)]
+        for change in decision.changes:
+            why = self._refusal(change)
+            if why:
+                refused.append((change, why))
+            else:
+                made.append(change)
+        counts = [int(c.number) for c in wanted if c in made]
+        if counts and self._executors is not None:
+            self._executors.set_target(max(counts), now)  # queries share the executors: the neediest decides
+        for change in made:
+            if change.knob is Knob.CPU_SHARE and self._groups is not None:
+                self._groups.set_share(change.number, self._executors.seen if self._executors else [])
+                for memory in self._memory.values():
+                    memory.meter.forget()  # a row now takes another time
+        if made:
+            self._changed_at, self._arrived_after = now, 0.0
+        return Applied(tuple(made), refused=tuple(refused))
+
+    def _refusal(self, change: Change) -> str:
+        if change.where and not any(q.name == change.where for q in self._watcher.queries.values()):
+            return f"there is no query '{change.where}' here"
+        if change.knob in (Knob.EXECUTORS, Knob.WORKERS):
+            if self._executors is None:
+                return "executors cannot be changed here"
+            return "" if change.number >= 1 else "an application needs at least one executor"
+        if change.knob is Knob.CPU_SHARE:
+            return "" if self._groups is not None else "no CPU quotas can be set here"
+        return f"an attached query has no {change.knob} to set"
+
+    def _look(self, now: float) -> tuple[list[RegisteredExecutor], Capacity]:
+        if self._executors is None:
+            everyone = registered(self._session)
+            seen = [e for e in everyone if e.id != "driver"] or everyone
+            return seen, Capacity.steady(len(seen))
+        actuator = self._executors
+        told = actuator.advance(now)
+        if told.startswith("gave up"):
+            self._warn(told[0].upper() + told[1:] + ".")
+        if actuator.observed < actuator.planned:
+            self._arrived_after = now - self._changed_at
+        return actuator.seen, Capacity(
+            actuator.planned, actuator.requested, actuator.observed, actuator.limit
+        )
+
+    def _grown(self, seen: list[RegisteredExecutor]) -> dict[str, float]:
+        """Task time since the last reading, by executor."""
+        before, self._busy = self._busy, {e.id: e.busy for e in seen}
+        return {e.id: max(0.0, e.busy - before.get(e.id, 0.0)) for e in seen}
+
+    def _stage(
+        self,
+        query: QueryWatch,
+        now: float,
+        period: float,
+        capacity: Capacity,
+        slots: float,
+        busy: dict[str, float],
+    ) -> StageObservation:
+        memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
+        batches = [_with_work(b, slots) for b in query.take()]
+        memory.work = self._measure(query, memory, batches, capacity)
+        memory.rate = self._rate(query, memory, batches, now)
+        memory.history.extend(batches)
+        memory.before = batches[-1] if batches else memory.before
+        rows = float(sum(b.rows for b in batches))
+        times = interarrivals(list(memory.history))
+        last = memory.before
+        load = memory.work.utilisation(memory.rate, slots, query.trigger)
+        return StageObservation(
+            name=query.name,
+            workers=capacity,
+            arrival_rate=memory.rate,
+            arrival_scv=float(times.var() / times.mean() ** 2) if len(times) > 1 else nan,
+            interarrivals=times if len(times) else None,
+            busy_time=sum(b.busy for b in batches),
+            tuples_in=rows,
+            tuples_out=rows,
+            backlog=self._backlog(query, memory, now),
+            latency=latency(batches, memory.rate),
+            service_time=memory.work.service,
+            utilisation=load,
+            worker_utilisation=tuple(min(1.0, b / period) for b in busy.values()),
+            cpu_share=Capacity(self._groups.share, self._groups.share, self._groups.observed())
+            if self._groups is not None
+            else None,
+            last_change=LastChange(now - self._changed_at, self._arrived_after),
+            extra={
+                "trigger": query.trigger,
+                "congestion": max(0.0, 1 - 1 / load) if load > 0 else load,
+                "overhead_time": memory.work.overhead(slots),
+                "fixed_time": memory.work.fixed,
+                "batches": float(len(batches)),
+                "batch_duration": last.duration if last is not None else nan,
+                "state_size": last.state_bytes if last is not None else nan,
+            },
+        )
+
+    def _measure(
+        self,
+        query: QueryWatch,
+        memory: _Memory,
+        batches: list[SeenBatch],
+        capacity: Capacity,
+    ) -> Work:
+        """Estimates take no part of a time in which executors were still starting."""
+        if capacity.arriving or capacity.observed == 0 or query.restarts > memory.restarts:
+            memory.cold, memory.restarts = 2, query.restarts
+        if memory.cold:
+            memory.cold = max(0, memory.cold - len(batches)) if not capacity.arriving else 2
+            return memory.work
+        return memory.meter.add(batches)
+
+    def _rate(self, query: QueryWatch, memory: _Memory, batches: list[SeenBatch], now: float) -> float:
+        if batches:
+            return arrival_rate(batches, memory.before)
+        if memory.before is None or isnan(memory.rate):
+            return memory.rate
+        # No batch ended: either one runs long, or nothing came since.
+        quiet = now - memory.before.end > 2 * max(query.trigger, 1.0)
+        return 0.0 if quiet and not self._in_batch(query) else memory.rate
+
+    def _in_batch(self, query: QueryWatch) -> bool:
+        try:
+            told = self._session.streams.get(query.id)
+            return told is not None and bool(told.status["isTriggerActive"])
+        except Exception:  # noqa: BLE001 - a query that just ended has no status
+            return False
+
+    def _backlog(self, query: QueryWatch, memory: _Memory, now: float) -> float:
+        """Rows that should have been taken up by now: told by the source, or arrivals since an overdue trigger."""
+        last = memory.before
+        if last is None:
+            return nan
+        overdue = max(
+            0.0, now - last.end - query.trigger if last.duration <= query.trigger else now - last.end
+        )
+        waiting = overdue * memory.rate if not isnan(memory.rate) else 0.0
+        late = max(0.0, last.duration - max(query.trigger, 1.0)) * (
+            0.0 if isnan(memory.rate) else memory.rate
+        )
+        return waiting + late + (0.0 if isnan(last.behind) else last.behind)
+
+
+def _with_work(batch: SeenBatch, slots: float) -> SeenBatch:
+    """In local mode Spark does not tell task time: the jobs are taken to have kept all slots busy."""
+    return replace(batch, busy=batch.working * slots, slots=slots) if isnan(batch.busy) else batch

@@ -1,0 +1,298 @@
+"""The autoscaler of a running application: a loop in its own thread, which never makes a query wait."""
+
+import atexit
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.core.controller import Controller, Step
+from penstock.core.errors import PenstockError
+from penstock.core.guards import Guards
+from penstock.core.journal import FileJournal, Journal
+from penstock.core.policy import AnyPolicy
+from penstock.policies import Static
+from penstock.spark.actuators.cgroup import CgroupUnavailableError
+from penstock.spark.actuators.executors import Executors
+from penstock.spark.attach.attached_plant import AttachedPlant
+from penstock.spark.attach.executor_groups import ExecutorGroups
+from penstock.spark.attach.query_listener import Watcher
+from penstock.spark.attach.settings import Settings, choose, default_guards
+from penstock.spark.metrics_endpoint import MetricsEndpoint
+
+log = logging.getLogger(__name__)
+
+
+class Autoscaler:
+    """Runs a policy on the queries of a session until they end.
+
+    Whatever is wrong (no permission for CPU quotas, a master that cannot scale, contradicting bounds, a policy that
+    raises) is written to the journal and told once; the queries go on untouched and are still observed.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        wanted: Callable[[str, str | None], bool],
+        settings: Settings,
+        policy: AnyPolicy | str | None,
+        *,
+        guards: Guards | None = None,
+        journal: Journal | str | Path | None = None,
+        metrics: str | None = None,
+        linger: float = 30.0,
+        notify: Callable[[str], None] | None = None,
+        label: str = "",
+    ) -> None:
+        self._session, self.settings, self._linger = session, settings, linger
+        self._notify = notify or _to_terminal
+        self._told: set[str] = set()
+        self._began = time.time()
+        self.problem = ""  # why nothing is changed, in one sentence; empty where all is well
+        self.journal, self._owns_journal = _journal(journal, session, settings, label)
+        self._watcher = Watcher(session, wanted)
+        chosen = self._choose(policy)
+        self._plant = self._make_plant()
+        self._loop = Controller(
+            self._plant,
+            chosen,
+            guards or default_guards(settings),
+            self.journal,
+            dry_run=settings.dry_run or bool(self.problem),
+            notify=self._tell,
+        )
+        self._endpoint = self._serve(metrics)
+        self._stop = threading.Event()
+        self._cpu = 0.0
+        self._finished = False
+        self.last: Step | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-autoscaler", daemon=True)
+        self._sampler = threading.Thread(target=self._sample, name="penstock-sampler", daemon=True)
+        self._cleaned = threading.Lock()
+
+    def start(self) -> "Autoscaler":
+        """Begin."""
+        self._watcher.begin()
+        if self._endpoint is not None:
+            self._endpoint.start()
+        atexit.register(self.stop)
+        self._thread.start()
+        self._sampler.start()
+        return self
+
+    def stop(self) -> None:
+        """End the loop and take back the CPU quotas; the queries and their executors stay as they are."""
+        self._stop.set()
+        self._watcher.changed.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=30)
+        self._clean()
+
+    def pause(self) -> None:
+        """Go on observing and deciding, but change nothing until :meth:`resume`."""
+        self._loop.pause()
+
+    def resume(self) -> None:
+        """Change things again."""
+        self._loop.resume()
+
+    @property
+    def active(self) -> bool:
+        """Whether the loop still runs."""
+        return self._thread.is_alive() and not self._stop.is_set()
+
+    @property
+    def steps(self) -> int:
+        """Steps of the loop so far."""
+        return self._loop.state.steps
+
+    @property
+    def overhead(self) -> float:
+        """Share of one core that observing and deciding has cost the driver so far (Python and JVM)."""
+        return (self._cpu + self._watcher.cpu) / max(1e-9, time.time() - self._began)
+
+    @property
+    def metrics_address(self) -> str:
+        """Where the metrics are served; empty where they are not."""
+        return self._endpoint.address if self._endpoint is not None else ""
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until the autoscaler has ended with its queries."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> "Autoscaler":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _choose(self, policy: AnyPolicy | str | None) -> AnyPolicy:
+        try:
+            return choose(policy, self.settings)
+        except PenstockError as error:
+            self._give_up(str(error))
+            return Static()
+
+    def _make_plant(self) -> AttachedPlant:
+        executors = groups = None
+        if self.settings.executors is not None:
+            try:
+                executors = Executors(self._session)
+            except PenstockError as error:
+                self._give_up(str(error))
+        if self.settings.shares:
+            try:
+                groups = ExecutorGroups(self._session.sparkContext.applicationId, self.settings.initial_share)
+            except (CgroupUnavailableError, OSError) as error:
+                self._tell_and_record(f"CPU shares are left alone: {error}")
+        self._groups = groups
+        return AttachedPlant(self._session, self._watcher, executors, groups, warn=self._tell_and_record)
+
+    def _serve(self, address: str | None) -> MetricsEndpoint | None:
+        if address is None:
+            return None
+        try:
+            return MetricsEndpoint(address, self._loop.guards, self.settings.target)
+        except PenstockError as error:
+            self._tell_and_record(str(error))
+            return None
+
+    def _give_up(self, why: str) -> None:
+        self.problem = why
+        self._tell_and_record(f"Nothing will be changed: {why}")
+
+    def _tell_and_record(self, text: str) -> None:
+        self.journal.warning(time.time() - self._began, "autoscaler", text)
+        self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._notify(text)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        try:
+            while not self._stop.is_set():
+                due = max(due + self.settings.period, time.monotonic())
+                if self._stop.wait(max(0.0, due - time.monotonic())):
+                    break
+                if not self._running() and not self._await_restart():
+                    break
+                self._step()
+        except Exception as error:  # noqa: BLE001 - the queries must not notice, whatever happens here
+            if not self._stop.is_set() and not _session_gone(self._session):
+                self._tell_and_record(f"The autoscaler ended: {type(error).__name__}: {error}")
+        finally:
+            self._clean()
+
+    def _sample(self) -> None:
+        """Read task times after each batch; Spark's status lags a batch's end by a tenth of a second."""
+        done = self._watcher.batch_done
+        while not self._stop.is_set():
+            if not done.wait(0.5):
+                continue
+            done.clear()
+            self._stop.wait(0.12)
+            try:
+                before = _cpu_seconds(self._session)
+                self._plant.sample()
+                self._cpu += max(0.0, _cpu_seconds(self._session) - before)
+            except Exception as error:  # noqa: BLE001 - the session may end at any time, and a sample is no loss
+                log.debug("task times could not be read: %s", error)
+
+    def _step(self) -> None:
+        before = _cpu_seconds(self._session)
+        step = self._loop.step()
+        if step is not None:
+            self.last = step
+            if self._endpoint is not None:
+                self._endpoint.update(step)
+        self._cpu += max(0.0, _cpu_seconds(self._session) - before)
+        if self._endpoint is not None:
+            self._endpoint.overhead = self.overhead
+
+    def _running(self) -> bool:
+        queries = self._watcher.queries.values()
+        return not queries or any(query.running for query in queries)
+
+    def _await_restart(self) -> bool:
+        """A query that ended may be started again from its checkpoint: wait a while before leaving."""
+        for query in self._watcher.queries.values():
+            if query.ended:
+                self._tell_and_record(f"The query {query.name} failed: {query.ended.splitlines()[0]}")
+        give_up = time.monotonic() + self._linger
+        while time.monotonic() < give_up and not self._stop.is_set():
+            if self._running():
+                return True
+            if _session_gone(self._session):
+                return False
+            self._watcher.changed.clear()
+            self._watcher.changed.wait(0.5)
+        return False
+
+    def _clean(self) -> None:
+        with self._cleaned:
+            if self._finished:
+                return
+            self._finished = True
+            atexit.unregister(self.stop)
+            with contextlib.suppress(Exception):  # a session that is gone has no listeners
+                self._watcher.end()
+            for part in (self._groups, self._endpoint, self.journal if self._owns_journal else None):
+                if part is not None:
+                    with contextlib.suppress(OSError):
+                        part.close()
+
+
+def _journal(
+    journal: Journal | str | Path | None, session: SparkSession, settings: Settings, label: str
+) -> tuple[Journal, bool]:
+    if isinstance(journal, Journal):
+        return journal, False
+    if journal is None:
+        journal = Path("penstock-runs") / "autoscale" / f"{session.sparkContext.applicationId}{label}.jsonl"
+    header: dict[str, Any] = {
+        "plant": "spark",
+        "application": session.sparkContext.applicationId,
+        "started": time.time(),
+        "executors": list(settings.executors or ()),
+        "dry_run": settings.dry_run,
+    }
+    if settings.target is not None:
+        header |= {"target": settings.target, "metric": "latency_p95"}
+    try:
+        return FileJournal(journal, header), True
+    except PenstockError as error:
+        _to_terminal(f"No journal is kept: {error}")
+        return Journal(), True
+
+
+def _cpu_seconds(session: SparkSession) -> float:
+    """CPU time of this thread and of the JVM thread that answers it."""
+    jvm: Any = session.sparkContext._jvm
+    used = int(jvm.java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime())
+    return time.thread_time() + max(0, used) / 1e9
+
+
+def _session_gone(session: SparkSession) -> bool:
+    try:
+        context: Any = session.sparkContext
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # noqa: BLE001 - the JVM is gone
+        return True
+
+
+def _to_terminal(text: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True).print(f"penstock: {text}", style="yellow", markup=False)

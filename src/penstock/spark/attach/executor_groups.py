@@ -1,0 +1,74 @@
+"""A CPU quota for every executor of an application that runs on this host."""
+
+import time
+
+from penstock.core.errors import PenstockError
+from penstock.spark.actuators.cpu_share import CpuShare
+from penstock.spark.actuators.executor_status import RegisteredExecutor
+from penstock.spark.actuators.processes import command_line, pids
+
+
+class ExecutorGroups:
+    """Puts each executor (its JVM and its Python workers) into a control group of its own.
+
+    ``share`` is the part of its cores that every executor may use, from ``settle`` seconds after it registered: a JVM
+    that must load its classes on half a core would start for half a minute. Executors on other hosts are out of reach;
+    their number is told in ``elsewhere``.
+    """
+
+    def __init__(
+        self, application: str, share: float, shares: CpuShare | None = None, settle: float = 8.0
+    ) -> None:
+        if not 0 < share <= 1:
+            raise PenstockError(f"A CPU share must be above 0 and at most 1, not {share}.")
+        self._shares = shares or CpuShare()
+        self._application, self.share = application, share
+        self._grouped: dict[str, int] = {}
+        self._settle = settle
+        self.elsewhere = 0
+
+    def set_share(self, share: float, executors: list[RegisteredExecutor]) -> None:
+        """Give all executors another share, at once."""
+        self.share = share
+        self._grouped.clear()
+        self.update(executors)
+
+    def update(self, executors: list[RegisteredExecutor]) -> None:
+        """Take in executors that are new, drop groups of those that are gone."""
+        alive = {e.id: e for e in executors}
+        for gone in [id_ for id_ in self._grouped if id_ not in alive]:
+            del self._grouped[gone]
+            self._shares.remove(_name(gone))
+        settled = time.time() - self._settle
+        missing = [e for e in executors if e.id not in self._grouped and e.added <= settled]
+        if not missing:
+            return
+        here = local_pids(self._application)
+        for executor in missing:
+            if (pid := here.get(executor.id)) is not None:
+                self._shares.set_share(_name(executor.id), self.share * executor.cores)
+                self._shares.add_tree(_name(executor.id), pid)
+                self._grouped[executor.id] = pid
+        self.elsewhere = sum(1 for e in missing if e.id not in self._grouped)
+
+    def observed(self) -> float:
+        """The share as the kernel has it: the largest of any executor, 1 where none has a quota."""
+        return max(self._shares.shares.values(), default=1.0)
+
+    def close(self) -> None:
+        """Send all executors home and remove the groups."""
+        self._shares.close()
+
+
+def local_pids(application: str) -> dict[str, int]:
+    """Process ids of an application's executors on this host, by executor id."""
+    found = {}
+    for pid in pids():
+        words = command_line(pid)
+        if "--executor-id" in words and application in words and words[0].endswith("java"):
+            found[words[words.index("--executor-id") + 1]] = pid
+    return found
+
+
+def _name(id_: str) -> str:
+    return f"executor-{id_}"

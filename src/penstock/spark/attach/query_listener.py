@@ -1,0 +1,143 @@
+"""Watches the streaming queries of a session through Spark's own listener."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from math import isnan
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from penstock.spark.attach.batch_history import SeenBatch, from_progress
+
+
+class QueryWatch:
+    """What is known of one query: its batches, whether it runs, how it ended."""
+
+    def __init__(self, id_: str, name: str, trigger: float) -> None:
+        self.id, self.name, self.trigger = id_, name, trigger
+        self.running = True
+        self.ended: str | None = None  # why it failed; empty for a normal end
+        self.restarts = 0
+        self._lock = threading.Lock()
+        self._new: deque[SeenBatch] = deque(maxlen=10_000)
+        self._last: SeenBatch | None = None
+
+    def progress(self, report: dict[str, Any]) -> None:
+        """Take one progress report."""
+        with self._lock:
+            batch = from_progress(report, self._last)
+            if self._last is not None and batch.number == self._last.number and not batch.rows:
+                return  # reports of an idle trigger repeat the batch before
+            self._last = batch
+            self._new.append(batch)
+
+    def take(self) -> list[SeenBatch]:
+        """Batches that finished since the last call."""
+        with self._lock:
+            taken = list(self._new)
+            self._new.clear()
+            return taken
+
+    def unread(self) -> float:
+        """Seconds that the jobs of batches ran whose task time was not read yet."""
+        with self._lock:
+            return sum(b.working for b in self._new if isnan(b.busy))
+
+    def assign(self, busy_a_second: float, slots: float) -> None:
+        """Give those batches the task time that was just read, in proportion to how long their jobs ran."""
+        with self._lock:
+            for i, batch in enumerate(self._new):
+                if isnan(batch.busy):
+                    self._new[i] = replace(batch, busy=busy_a_second * batch.working, slots=slots)
+
+    def restarted(self) -> None:
+        """The same query runs again, from its checkpoint."""
+        with self._lock:
+            self._last = None
+            self.restarts += 1
+            self.running, self.ended = True, None
+
+    def terminated(self, error: str | None) -> None:
+        """It ended, by failure where an error is given."""
+        with self._lock:
+            self.running, self.ended = False, error or ""
+
+
+class Watcher(StreamingQueryListener):
+    """Keeps a :class:`QueryWatch` for every query that ``wanted`` accepts, by id."""
+
+    def __init__(self, session: SparkSession, wanted: Callable[[str, str | None], bool]) -> None:
+        self._session, self._wanted = session, wanted
+        self.queries: dict[str, QueryWatch] = {}
+        self.changed = threading.Event()
+        self.batch_done = threading.Event()
+        #: CPU seconds that the callbacks have cost this process.
+        self.cpu = 0.0
+
+    def begin(self) -> "Watcher":
+        """Listen, and take over the queries that already run."""
+        self._session.streams.addListener(self)
+        for query in self._session.streams.active:
+            self._started(str(query.id), query.name)
+        return self
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._session.streams.removeListener(self)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """A query begins or begins again."""
+        self._started(str(event.id), event.name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A micro-batch is done."""
+        import time
+
+        before = time.thread_time()
+        if (query := self.queries.get(str(event.progress.id))) is not None:
+            query.progress(json.loads(event.progress.json))
+            self.batch_done.set()
+        self.cpu += time.thread_time() - before
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing to do: batches that do not come tell the same."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """A query ended."""
+        if (query := self.queries.get(str(event.id))) is not None:
+            query.terminated(event.exception)
+            self.changed.set()
+
+    def _started(self, id_: str, name: str | None) -> None:
+        if id_ in self.queries:
+            if not self.queries[id_].running:
+                self.queries[id_].restarted()
+        elif self._wanted(id_, name):
+            self.queries[id_] = QueryWatch(id_, name or f"query-{id_[:8]}", -1.0)
+        self.changed.set()
+
+    def resolve_triggers(self) -> None:
+        """Find the trigger intervals of new queries; not in the callback, which Spark waits for."""
+        for query in self.queries.values():
+            if query.trigger < 0:
+                query.trigger = trigger_interval(self._session, query.id)
+
+
+def trigger_interval(session: SparkSession, id_: str) -> float:
+    """Seconds between triggers; 0 where batches follow each other at once or it cannot be told."""
+    try:
+        query: Any = session.streams.get(id_)
+        execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
+        return float(execution.trigger().intervalMs()) / 1e3
+    except Exception:  # noqa: BLE001 - Spark's inside, which may change: then batches tell the interval
+        return 0.0

@@ -1,0 +1,85 @@
+"""Run a user's unmodified program with an autoscaler attached to whatever queries it starts."""
+
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.core.errors import PenstockError
+from penstock.core.policy import AnyPolicy
+from penstock.spark.attach.autoscaler import Autoscaler
+from penstock.spark.attach.settings import Settings
+
+#: Options that let executors leave without losing work; the program's own settings win over them.
+GRACEFUL = {
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.rddBlocks.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+    "spark.storage.decommission.replicationReattemptInterval": "1s",
+}
+
+
+def run_script(
+    script: Path,
+    arguments: Sequence[str],
+    settings: Settings,
+    policy: AnyPolicy | str | None,
+    **options: Any,
+) -> Autoscaler | None:
+    """Run the program to its end; returns the autoscaler, or None where it never started a session.
+
+    What the program raises, also ``SystemExit``, passes through.
+    """
+    if not script.is_file():
+        raise PenstockError(f"There is no program '{script}' to run; check the path.")
+    _submit_with(GRACEFUL)
+    watch = _SessionWatch(settings, policy, options)
+    watch.start()
+    kept, sys.argv = sys.argv, [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    finally:
+        sys.argv = kept
+        watch.finish()
+    return watch.autoscaler
+
+
+class _SessionWatch(threading.Thread):
+    """Waits for the program to make a Spark session, then begins to scale."""
+
+    def __init__(self, settings: Settings, policy: AnyPolicy | str | None, options: dict[str, Any]) -> None:
+        super().__init__(name="penstock-session-watch", daemon=True)
+        self._settings, self._policy, self._options = settings, policy, options
+        self._over = threading.Event()
+        self.autoscaler: Autoscaler | None = None
+
+    def run(self) -> None:
+        while not self._over.wait(0.1):
+            session = getattr(SparkSession, "_instantiatedSession", None)
+            if session is not None and getattr(session.sparkContext, "_jsc", None) is not None:
+                self.autoscaler = Autoscaler(
+                    session, lambda id_, name: True, self._settings, self._policy, **self._options
+                ).start()
+                return
+
+    def finish(self) -> None:
+        """The program has ended."""
+        self._over.set()
+        self.join(timeout=30)
+        if self.autoscaler is not None:
+            self.autoscaler.stop()
+
+
+def _submit_with(options: dict[str, str]) -> None:
+    """Hand options to the JVM that the program will start; what it sets itself comes later and wins."""
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    ours = " ".join(f"--conf {key}={value}" for key, value in options.items() if key not in given)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{ours} {given}"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,0 +1,103 @@
+"""What an autoscaler is told: bounds, target, policy and guards, checked before anything is touched."""
+
+from dataclasses import dataclass
+
+from penstock.core.capacity import Knob
+from penstock.core.errors import PenstockError, unknown
+from penstock.core.guards import Bound, Guards
+from penstock.core.metrics import Metric
+from penstock.core.policy import AnyPolicy
+from penstock.core.rollback import RollbackRule
+
+#: Share levels of MEAD section VII.
+CPU_LEVELS = (0.40, 0.55, 0.70, 0.85, 1.00)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Bounds and target of one autoscaler.
+
+    ``executors``: least and most, or None to leave them alone. ``cpu``: a share every executor is held to, or ascending
+    levels the policy may choose from, or None for no quotas. ``target``: seconds that 95 % of the rows may take from
+    arrival to committed result. ``period``: seconds between two steps.
+    """
+
+    executors: tuple[int, int] | None = (1, 8)
+    cpu: float | tuple[float, ...] | None = None
+    target: float | None = None
+    period: float = 5.0
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.executors is not None:
+            least, most = self.executors
+            if not 1 <= least <= most:
+                raise PenstockError(
+                    f"The bounds of executors contradict: {least} to {most}; the least must be 1 or more "
+                    "and not above the most."
+                )
+        if any(not 0 < share <= 1 for share in self.shares) or list(self.shares) != sorted(set(self.shares)):
+            raise PenstockError(
+                f"CPU shares must ascend within (0, 1], not {self.cpu}; use 0.5 or (0.4, 0.7, 1.0)."
+            )
+        if self.target is not None and not self.target > 0:
+            raise PenstockError(f"The target must be above 0 seconds, not {self.target}.")
+        if not self.period >= 0.1:
+            raise PenstockError(f"The period must be at least 0.1 seconds, not {self.period}.")
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The CPU shares as levels; none where CPU is left alone."""
+        if self.cpu is None:
+            return ()
+        return self.cpu if isinstance(self.cpu, tuple) else (float(self.cpu),)
+
+    @property
+    def initial_share(self) -> float:
+        """Executors begin with the most they may have: too much is cheaper than too late."""
+        return self.shares[-1]
+
+
+def default_guards(settings: Settings) -> Guards:
+    """Guards against what users of other autoscalers suffer from.
+
+    No scale-down while a backlog is worked off or soon after a change; no growth while executors are still starting;
+    a growth that did not make rows faster is undone and remembered; at most 60 changes an hour.
+    """
+    bounds = []
+    if settings.executors is not None:
+        least, most = settings.executors
+        bounds += [Bound(Knob.EXECUTORS, least, most), Bound(Knob.WORKERS, least, most)]
+    if settings.shares:
+        bounds.append(Bound(Knob.CPU_SHARE, settings.shares[0], settings.shares[-1]))
+    return Guards(
+        bounds=tuple(bounds),
+        cooldown=settings.period,
+        cooldown_shrink=max(15.0, 3 * settings.period),
+        catch_up=2.0,
+        wait_for_arrivals=True,
+        max_changes_per_hour=60,
+        rollback=RollbackRule(
+            metric=Metric.LATENCY_MEAN,
+            # Fewer executors make rows slower, which is the point of releasing them: only a plain failure is undone.
+            worse_by=2.0,
+            gain=0.0,
+            settle=2 * settings.period,
+            samples=3,
+            memory=1800.0,
+        ),
+    )
+
+
+def choose(policy: AnyPolicy | str | None, settings: Settings) -> AnyPolicy:
+    """A policy object as it is, or one by name with parameters that fit the settings."""
+    if policy is None:
+        policy = "threshold"
+    if not isinstance(policy, str):
+        return policy
+    from penstock.spark.attach.named_policies import POLICIES
+
+    name = policy.lower().replace("-", "").replace("_", "")
+    if name not in POLICIES:
+        raise unknown("policy", policy, POLICIES)
+    return POLICIES[name](settings)

@@ -1,6 +1,0 @@
-"""Autoscaling of real Spark: watch queries, decide, change executors and CPU shares."""
-
-from penstock.spark.autoscale.autoscaler import Autoscaler
-from penstock.spark.autoscale.settings import Settings, default_guards
-
-__all__ = ["Autoscaler", "Settings", "default_guards"]

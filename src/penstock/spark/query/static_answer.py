@@ -1,0 +1,73 @@
+"""The plain answer over a static DataFrame: local results, merged in a tree."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from penstock.core.errors import PenstockError
+from penstock.preference.preference import Preference
+from penstock.spark.query.pane_stage import GroupedPreference
+from penstock.spark.query.preference_query import plain_schema
+
+
+def answer_of(preference: Preference, frame: DataFrame) -> DataFrame:
+    """The preferred rows of a DataFrame, with all their columns; rows with nulls or NaN where ranked are left out."""
+    if frame.isStreaming:
+        raise PenstockError("of() needs a static DataFrame; use PreferenceQuery(...).start() for a stream.")
+    schema = plain_schema(frame)
+    preference.check_schema(schema)
+    taken = [name for name in preference.extra_columns if name in schema.names]
+    if taken:
+        raise PenstockError(f"The input has a column '{taken[0]}', which the result adds; rename it first.")
+    extras = [pa.field(name, kind) for name, kind in preference.extra_columns.items()]
+    result = from_arrow_schema(pa.schema([*schema, *extras]))
+    # Two levels: every input partition reduces itself, each core joins some of those, one task joins the rest.
+    local = frame.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
+    joined = local.repartition(frame.sparkSession.sparkContext.defaultParallelism)
+    joined = joined.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
+    return joined.repartition(1).mapInArrow(Answer(GroupedPreference(preference)), result)
+
+
+@dataclass(frozen=True)
+class LocalSelect:
+    """Reduce a partition to its partial result."""
+
+    rowset: GroupedPreference
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Select batch by batch, merging as they come, so that a large partition needs little memory."""
+        yield from _folded(self.rowset, batches).to_batches()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The final rows from all that is left."""
+
+    rowset: GroupedPreference
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join and answer."""
+        table = _folded(self.rowset, batches)
+        if not table.num_columns:
+            return
+        preference = self.rowset.preference
+        kept, extras = preference.answer(preference.points(table), self.rowset.classes(table))
+        rows = table.take(pa.array(kept))
+        for name, kind in preference.extra_columns.items():
+            rows = rows.append_column(name, pa.array(extras[name], kind))
+        yield from rows.to_batches()
+
+
+def _folded(rowset: GroupedPreference, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+    result: pa.Table | None = None
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        bad, _ = rowset.preference.bad_rows(table)
+        if len(bad):
+            table = table.take(pa.array(sorted(set(range(table.num_rows)) - set(bad.tolist()))))
+        chosen = rowset.select(table)
+        result = chosen if result is None else rowset.merge(result, chosen)
+    return pa.table({}) if result is None else result.combine_chunks()

@@ -1,0 +1,122 @@
+"""The default window stage for preferences that are not by dominance: two stacks, about three merges a pane.
+
+The stacks are kept between batches as row ids. Where rows have classes, slice j of m holds the classes whose code is
+j modulo m; without classes one slice does all the work, since one merge follows from another.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.preference.two_stacks import Partial, TwoStacks
+from penstock.spark.query.parts import PartRows
+from penstock.spark.query.slices import SlicedStage
+from penstock.spark.query.window_tasks import joined_pieces
+from penstock.spark.runtime.segments import read_segment, write_segments
+
+STACK_SCHEMA = pa.schema([("stack", pa.string()), ("pane", pa.int64()), ("id", pa.int64())])
+FRONT, BACK, MERGED = "front", "back", "merged"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StacksStage(SlicedStage):
+    """The stage over two stacks of merged panes."""
+
+    #: Files of the stacks as of the batch before.
+    stacks: tuple[str, ...]
+
+    def piece(self, number: int) -> dict[str, Any]:
+        """One slice."""
+        started, cpu = time.perf_counter(), time.process_time()
+        stacks = self._restored(number)
+        pending = list(self.closing)
+        ids, extras = [], []
+        for window in self.windows:
+            while pending and pending[0] <= window.last:
+                stacks = self._advanced(stacks, pending.pop(0), number)
+            stacks = stacks.expire(window.first)
+            result = stacks.part(window.first, window.last)
+            kept, values = self.parts.rowset.preference.answer(result.points, result.classes)
+            ids.append(result.ids[kept])
+            extras.append(values)
+        for pane in pending:
+            stacks = self._advanced(stacks, pane, number)
+        stacks = stacks.expire(self.needed_from)
+        done = time.perf_counter()
+        told = self.writer.write_rows(number, self.parts, ids, extras) if ids else {"sizes": {}}
+        file, rows = self._saved(stacks, number)
+        return told | {
+            "slice": number,
+            "live_file": file,
+            "live_rows": rows,
+            "candidates": sum(len(self.parts.rows(p)) for p in self.parts.parts if p.pane in self.closing),
+            "busy": done - started,
+            "cpu": time.process_time() - cpu,
+            "write": time.perf_counter() - done,
+        }
+
+    def _mine(self, rows: PartRows, number: int) -> PartRows:
+        if rows.classes is None:
+            return rows
+        return rows.take(rows.classes.view(np.uint64) % np.uint64(self.slices) == number)
+
+    def _advanced(self, stacks: TwoStacks, pane: int, number: int) -> TwoStacks:
+        pieces = [self._mine(self.parts.rows(p), number) for p in self.parts.parts if p.pane == pane]
+        rows = joined_pieces(self.parts, pieces)
+        return stacks.advance(pane, rows.points, rows.classes, rows.ids)
+
+    def _restored(self, number: int) -> TwoStacks:
+        tables = [read_segment(self.parts.state_folder, name, 0) for name in self.stacks]
+        if not tables:
+            return TwoStacks(self.parts.rowset.preference)
+        table = pa.concat_tables(tables)
+        stack, pane, id_ = (table[name].to_numpy(zero_copy_only=False) for name in STACK_SCHEMA.names)
+        front = self._by_pane(pane[stack == FRONT], id_[stack == FRONT], number)
+        back = self._by_pane(pane[stack == BACK], id_[stack == BACK], number)
+        merge = self._mine(self.parts.of_ids(id_[stack == MERGED]), number)
+        newest = int(pane.max()) if len(pane) else None
+        return TwoStacks(
+            self.parts.rowset.preference,
+            front=front,
+            back=back,
+            back_merge=_partial(merge) if back else None,
+            newest=newest,
+        )
+
+    def _by_pane(
+        self, panes: NDArray[np.int64], ids: NDArray[np.int64], number: int
+    ) -> tuple[tuple[int, Partial], ...]:
+        return tuple(
+            (int(pane), _partial(self._mine(self.parts.of_ids(ids[panes == pane]), number)))
+            for pane in np.unique(panes)
+        )
+
+    def _saved(self, stacks: TwoStacks, number: int) -> tuple[str, int]:
+        entries: list[tuple[str, int, Partial]] = [(FRONT, *item) for item in stacks.front]
+        entries += [(BACK, *item) for item in stacks.back]
+        if stacks.back_merge is not None and stacks.back:
+            entries.append((MERGED, stacks.back[-1][0], stacks.back_merge))
+        table = (
+            pa.concat_tables([_entry(*entry) for entry in entries]) if entries else STACK_SCHEMA.empty_table()
+        )
+        name = write_segments(
+            self.parts.state_folder, f"{self.prefix}-stacks{number}", STACK_SCHEMA, [table.combine_chunks()]
+        )
+        return name, table.num_rows
+
+
+def _partial(rows: PartRows) -> Partial:
+    return Partial(rows.ids, rows.points, rows.classes)
+
+
+def _entry(stack: str, pane: int, rows: Partial) -> pa.Table:
+    n = len(rows.ids)
+    arrays: Sequence[Any] = [[stack] * n, np.full(n, pane, dtype=np.int64), rows.ids]
+    return pa.table(
+        [pa.array(a, f.type) for a, f in zip(arrays, STACK_SCHEMA, strict=True)], schema=STACK_SCHEMA
+    )

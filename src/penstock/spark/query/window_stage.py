@@ -1,0 +1,251 @@
+"""The driver's side of the window stage: which panes close, which windows are due, which tasks do the work."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from penstock.preference.panes import PaneModel
+from penstock.spark.query import window_tasks
+from penstock.spark.query.live_stage import LiveStage, by_dominance
+from penstock.spark.query.pane_stage import GroupedPreference, Part
+from penstock.spark.query.parts import Parts
+from penstock.spark.query.reports import Stage, run_stage
+from penstock.spark.query.state import QueryState
+from penstock.spark.query.two_stacks_stage import StacksStage
+from penstock.spark.query.window_output import Span, WindowWriter
+from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
+
+SHARED = "SHARED"
+PLAIN = "WIN_PLAIN"
+STRATEGIES = (SHARED, *window_tasks.STRATEGIES, PLAIN)
+
+#: A round of the window stage is one Spark job. It takes as many panes as have so many rows together, since rows of one
+#: round are compared before they are thinned out, but at least so many panes (or a window's worth): a job has its price.
+ROUND_ROWS = 6_000
+ROUND_PANES = 8
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """What the window stage came to: its state, the windows' sizes, the files written, what the workers did."""
+
+    state: QueryState
+    sizes: dict[int, int] = field(default_factory=dict)
+    output_files: tuple[str, ...] = ()
+    busy: tuple[float, ...] = ()
+    candidates: tuple[int, ...] = ()
+    write: float = 0.0
+    live_rows: int = 0
+
+
+@dataclass(frozen=True)
+class WindowStep:
+    """The window stage of one query; ``strategy`` is one of :data:`STRATEGIES`."""
+
+    rowset: GroupedPreference
+    model: PaneModel
+    schema: pa.Schema
+    time: str
+    strategy: str
+    state_folder: str
+    staging: str
+    prefix: str
+
+    def run(self, spark: SparkSession, state: QueryState) -> Windowed:
+        """Close the panes that the punctuation has passed and give out the windows that are complete."""
+        punctuation = state.disorder.punctuation
+        if punctuation is None:
+            return Windowed(state)
+        panes = sorted({part.pane for part in state.parts})
+        closed_before = self.model.closed_before(punctuation)
+        numbers = self.model.windows_to_emit(panes, punctuation, state.last_window)
+        due = tuple(self._span(int(n)) for n in numbers)
+        complete = self.model.complete_up_to(punctuation)
+        last = complete if state.last_window is None else max(complete, state.last_window)
+        state = replace(state, closed_before=closed_before, last_window=last)
+        needed_from = self.model.first_pane_needed(last)
+        if self.strategy == SHARED:
+            done = self._shared(spark, state, due, needed_from)
+        else:
+            done = self._per_window(spark, state, due)
+        return replace(done, state=_expired(done.state, needed_from))
+
+    def _span(self, number: int) -> Span:
+        first, last = self.model.panes_of_window(number)
+        starts, ends = self.model.window_bounds([number])
+        return Span(number, first, last, int(starts[0]), int(ends[0]))
+
+    def _shared(
+        self, spark: SparkSession, state: QueryState, due: tuple[Span, ...], needed_from: int
+    ) -> Windowed:
+        kind = "live" if by_dominance(self.rowset.preference) else "stacks"
+        if state.window_kind != kind:
+            # The state of another strategy is of no use; the parts of all needed panes are still there.
+            state = replace(state, window_kind=kind, window_files=(), windowed_before=None)
+        assert state.closed_before is not None
+        start = state.windowed_before
+        closing = sorted(
+            {
+                p.pane
+                for p in state.parts
+                if p.pane < state.closed_before and (start is None or p.pane >= start)
+            }
+        )
+        state = replace(state, windowed_before=state.closed_before)
+        done = Windowed(state)
+        if not closing and not due:
+            return done
+        rows = Counter[int]()
+        for part in state.parts:
+            rows[part.pane] += part.rows
+        least = max(ROUND_PANES, self.model.panes_per_window)
+        for number, some in enumerate(rounds(closing, rows, least)):
+            final = not closing or some[-1] == closing[-1]
+            until = None if final else closing[closing.index(some[-1]) + 1]
+            now = tuple(w for w in due if until is None or w.last < until)
+            due = due[len(now) :]
+            keep = needed_from if final else min([needed_from, *(w.first for w in due)])
+            done = self._round(spark, done, kind, tuple(some), now, keep, number)
+        return done
+
+    def _round(
+        self,
+        spark: SparkSession,
+        done: Windowed,
+        kind: str,
+        closing: tuple[int, ...],
+        due: tuple[Span, ...],
+        needed_from: int,
+        number: int,
+    ) -> Windowed:
+        state = done.state
+        parts = Parts(self.rowset, self.state_folder, state.parts)
+        slices = state.window_workers if kind == "live" or parts.classed else 1
+        prefix = f"{self.prefix}-r{number}"
+        writer = self._writer(due, prefix, whole=slices == 1 or parts.classed)
+        if kind == "live":
+            stage: Stage = LiveStage(
+                parts=parts,
+                live=state.window_files,
+                closing=closing,
+                windows=due,
+                panes_per_window=self.model.panes_per_window,
+                needed_from=needed_from,
+                slices=slices,
+                prefix=prefix,
+                writer=writer,
+            )
+        else:
+            stage = StacksStage(
+                parts=parts,
+                stacks=state.window_files,
+                closing=closing,
+                windows=due,
+                needed_from=needed_from,
+                slices=slices,
+                prefix=prefix,
+                writer=writer,
+            )
+        told = run_stage(spark, stage, slices)
+        members = tuple(t["members_file"] for t in told if "members_file" in t)
+        if members:
+            answers = AnswerStage(parts, due, members, self._writer(due, prefix, whole=True))
+            told += run_stage(spark, answers, len(due), slices)
+        state = replace(state, window_files=tuple(t["live_file"] for t in told if "live_file" in t))
+        return _added(replace(done, state=state), told)
+
+    def _per_window(self, spark: SparkSession, state: QueryState, due: tuple[Span, ...]) -> Windowed:
+        state = replace(state, window_kind="", window_files=(), windowed_before=None)
+        if not due:
+            return Windowed(state)
+        parts = Parts(self.rowset, self.state_folder, state.parts)
+        workers = state.window_workers
+        sizes = {p.id: p.rows for p in state.parts}
+        tasks = [
+            WindowTask(w.number, tuple(p.id for p in state.parts if w.first <= p.pane <= w.last)) for w in due
+        ]
+        told: list[dict[str, Any]] = []
+        if self.strategy == "WIN_FB_MERGE":
+            first, tasks = window_tasks.merge_tasks(tasks, sizes, workers)
+            if first:
+                told = run_stage(spark, MergeStage(parts, tuple(first), self.prefix), len(first))
+                tasks = [
+                    replace(t, merged=tuple(m["file"] for m in told if m["window"] == t.window))
+                    for t in tasks
+                ]
+        work = [sum(sizes[p] for p in task.parts) for task in tasks]
+        chosen = window_tasks.assign(self.strategy, due, work, workers)
+        stage = WindowStage(
+            parts,
+            tuple(tuple(tasks[place] for place in places) for places in chosen),
+            due,
+            self._writer((), self.prefix, whole=True),
+        )
+        told += run_stage(spark, stage, workers)
+        return _added(Windowed(state), told)
+
+    def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:
+        return WindowWriter(self.rowset.preference, due, self.schema, self.time, self.staging, prefix, whole)
+
+
+def _added(done: Windowed, told: Sequence[dict[str, Any]]) -> Windowed:
+    sizes = dict(done.sizes)
+    for t in told:
+        for window, rows in t.get("sizes", {}).items():
+            sizes[int(window)] = sizes.get(int(window), 0) + rows
+    workers = max([done.state.window_workers, *(t.get("slice", t.get("task", 0)) + 1 for t in told)])
+    busy = [*done.busy, *([0.0] * (workers - len(done.busy)))]
+    candidates = [*done.candidates, *([0] * (workers - len(done.candidates)))]
+    for t in told:
+        worker = t.get("slice", t.get("task", 0))
+        busy[worker] += t["busy"]
+        candidates[worker] += t.get("candidates", 0)
+    return replace(
+        done,
+        sizes=sizes,
+        output_files=(*done.output_files, *(t["output_file"] for t in told if "output_file" in t)),
+        busy=tuple(busy),
+        candidates=tuple(candidates),
+        write=done.write + max((t.get("write", 0.0) for t in told), default=0.0),
+        live_rows=sum(t.get("live_rows", 0) for t in told),
+    )
+
+
+def _expired(state: QueryState, needed_from: int) -> QueryState:
+    """Without the panes that no window to come needs; open panes always stay."""
+    limit = needed_from if state.closed_before is None else min(needed_from, state.closed_before)
+    return replace(
+        state,
+        parts=tuple(p for p in state.parts if p.pane >= limit),
+        pane_times={pane: t for pane, t in state.pane_times.items() if pane >= limit},
+    )
+
+
+def rounds(panes: Sequence[int], rows: Mapping[int, int], least: int) -> list[list[int]]:
+    """Panes in rounds; one empty round where there are none, since windows may be due all the same.
+
+    >>> rounds([1, 2, 3, 4, 5], {1: 4000, 2: 4000, 3: 10, 4: 10, 5: 10}, least=1)
+    [[1], [2, 3, 4, 5]]
+    """
+    made: list[list[int]] = [[]]
+    held = 0
+    for pane in panes:
+        if len(made[-1]) >= least and held + rows[pane] > ROUND_ROWS:
+            made.append([])
+            held = 0
+        made[-1].append(pane)
+        held += rows[pane]
+    return made
+
+
+def closing_parts(state: QueryState, model: PaneModel) -> list[Part]:
+    """Raw parts (in-order processing) of panes that the punctuation has passed."""
+    punctuation = state.disorder.punctuation
+    if punctuation is None:
+        return []
+    limit = model.closed_before(punctuation)
+    return [p for p in state.parts if p.raw and p.pane < limit]

@@ -1,0 +1,1 @@
+"""The micro-batch runtime that queries and flows share: batches, checkpoints, state files."""

@@ -1,0 +1,205 @@
+"""The micro-batch runtime that preference queries and flows share.
+
+A *program* turns (its committed state, a micro-batch) into (new state, output files). The runtime runs it under
+Spark's ``foreachBatch`` and makes each batch count exactly once: Spark replays a batch with the same id and the same
+rows until its own log has it, and a batch whose manifest exists already is not run again.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.core.errors import PenstockError
+from penstock.spark.runtime.checkpoint import Checkpoint, Manifest, Publication, crash_point
+
+#: An output that is not a folder: called with (batch id, rows), perhaps again with the same content after a crash.
+BatchCallback = Callable[[int, DataFrame], None]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a program knows about the micro-batch at hand."""
+
+    id: int
+    frame: DataFrame
+    state: Mapping[str, Any]
+    state_folder: str
+    #: Prefix of the names of all files this attempt writes.
+    prefix: str
+    started: float
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the query."""
+        return self.frame.sparkSession
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What a batch came to: the state after it, the files that hold it, what becomes visible, what was seen."""
+
+    state: Mapping[str, Any]
+    files: Sequence[str] = ()
+    outputs: Sequence[Publication] = ()
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Program(Protocol):
+    """A query or a flow, as the runtime sees it."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What makes state of this program unusable for another; compared at each start."""
+
+    def first_state(self) -> Mapping[str, Any]:
+        """The state before the first batch."""
+
+    def run_batch(self, batch: MicroBatch) -> BatchResult:
+        """Process one micro-batch; must depend on nothing but the state and the rows."""
+
+    def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
+        """Told after the commit, with the time the whole batch took: the place for journals and controllers."""
+
+    def close(self) -> None:
+        """The run has ended."""
+
+
+class MicroBatchRun:
+    """A running program: what ``start`` gives back."""
+
+    def __init__(self, program: Program, checkpoint: Checkpoint) -> None:
+        self._program = program
+        self._checkpoint = checkpoint
+        self._latest = checkpoint.recover()
+        self._error: BaseException | None = None
+        self._query: StreamingQuery | None = None
+        self._progress: Mapping[str, Any] = {}
+        self._closed = threading.Lock()
+        self._prepared = False
+
+    def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
+        """Start the streaming query."""
+        writer = frame.writeStream.foreachBatch(self._on_batch).option(
+            "checkpointLocation", str(self._checkpoint.spark_folder)
+        )
+        if name:
+            writer = writer.queryName(name)
+        writer = (
+            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=trigger)
+        )
+        self._query = writer.start()
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        try:
+            self._run(frame, batch_id)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _run(self, frame: DataFrame, batch_id: int) -> None:
+        done = self._latest.batch if self._latest else -1
+        if batch_id <= done:
+            return  # committed before a crash that Spark's own log did not survive
+        if batch_id != done + 1:
+            raise PenstockError(
+                f"The state in '{self._checkpoint.folder}' ends at batch {done} but Spark goes on with batch {batch_id}: "
+                "offsets and state come from different runs; start with a new checkpoint folder."
+            )
+        started = time.time()
+        before = self._latest.state if self._latest else self._program.first_state()
+        if not self._prepared:
+            # Adaptive execution runs each stage as a job of its own, to find a number of partitions that is ours to
+            # choose. The session of a query is a copy, so nobody else is concerned.
+            frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            self._prepared = True
+        prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
+        batch = MicroBatch(batch_id, frame, before, str(self._checkpoint.state_folder), prefix, started)
+        outcome = self._program.run_batch(batch)
+        crash_point("state-written", batch_id)
+        manifest = Manifest(batch_id, outcome.state, list(outcome.files), list(outcome.outputs))
+        self._checkpoint.commit(manifest)
+        self._latest = manifest
+        seconds = time.time() - started
+        self._progress = {**outcome.progress, "batch": batch_id, "seconds": seconds}
+        self._program.committed(batch, outcome, seconds)
+
+    @property
+    def query(self) -> StreamingQuery:
+        """Spark's own handle."""
+        if self._query is None:
+            raise PenstockError("The query has not been started.")
+        return self._query
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Figures of the last committed micro-batch."""
+        return dict(self._progress)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query still runs."""
+        return self.query.isActive
+
+    def stop(self) -> None:
+        """End after the current micro-batch; what is committed stays, a later start goes on from there."""
+        self.query.stop()
+        self._end()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query ends (or ``timeout`` seconds); raise what stopped it, if anything did.
+
+        Gives True if it has ended.
+        """
+        try:
+            if timeout is None:
+                self.query.awaitTermination()
+                ended = True
+            else:
+                ended = bool(self.query.awaitTermination(timeout))  # type: ignore[arg-type]  # seconds, fractions work
+        except StreamingQueryException as error:
+            self._end()
+            if self._error is not None:
+                raise self._error from None
+            raise error from None
+        if ended:
+            self._end()
+        return ended
+
+    def _end(self) -> None:
+        if self._closed.acquire(blocking=False):
+            self._program.close()
+            self._checkpoint.close()
+
+
+def start(
+    program: Program,
+    frame: DataFrame,
+    run: MicroBatchRun,
+    *,
+    trigger: str,
+    available_now: bool,
+    name: str | None = None,
+) -> None:
+    """Launch ``run`` on a streaming DataFrame."""
+    if not frame.isStreaming:
+        raise PenstockError(
+            "start() needs a streaming DataFrame (spark.readStream...); use evaluate() for a static one."
+        )
+    run.launch(frame, trigger, available_now, name)
+
+
+def output_folders(output: str | Path) -> tuple[Path, Path]:
+    """Where an output folder's files end up and where they wait until they are committed.
+
+    Readers of Spark and Arrow pass over names that begin with an underscore, so what waits is not seen.
+    """
+    folder = Path(output)
+    return folder, folder / "_staging"

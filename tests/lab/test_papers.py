@@ -1,0 +1,171 @@
+"""The experiments in miniature: they run, and the claims that do not need length hold."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.core.errors import PenstockError
+from penstock.policies import Organic
+from penstock.sim import Load
+from penstock_lab.papers import (
+    PAPERS,
+    elastic_streams,
+    joker,
+    mead,
+    mpc,
+    mpc_migration,
+    policies,
+    policies_beyond,
+    ppq_windows,
+)
+from penstock_lab.papers.joker_runs import adapt, single
+from penstock_lab.papers.mead_runs import Fits, MeadRun, execute_all
+from penstock_lab.papers.mpc_runs import MpcRun
+from penstock_lab.papers.mpc_runs import execute as mpc_run
+from penstock_lab.papers.query_runs import SimulatedQueryRun, Traffic, execute
+from penstock_lab.results import Report
+
+
+def report():
+    return Report("a test", "")
+
+
+def held(made):
+    return {c.text: c.holds for c in made.claims}
+
+
+def test_unknown_papers_and_scales_are_named():
+    for arguments, word in ((["novel"], "novel"), (["mpc", "--scale", "0"], "scale")):
+        done = CliRunner().invoke(app, ["papers", *arguments])
+        assert isinstance(done.exception, PenstockError)
+        assert word in str(done.exception)
+
+
+def test_the_command_writes_a_page_with_checked_claims(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock_lab.papers.mpc.run", lambda scale, folder: _little(folder))
+    done = CliRunner().invoke(app, ["papers", "mpc", "--scale", "0.1", "-o", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["claims"]
+    assert "Table 5" in (tmp_path / "mpc.md").read_text()
+
+
+def _little(folder: Path) -> Report:
+    made = report()
+    mpc.search(made)
+    return made
+
+
+def test_every_paper_has_its_module():
+    from importlib import import_module
+
+    for module, _ in PAPERS.values():
+        assert callable(import_module(f"penstock_lab.papers.{module}").run)
+
+
+def test_a_two_stage_run_ends_and_counts():
+    out = execute(SimulatedQueryRun(Traffic("map", 3000, 6.0, 200), n=2, m=4, control=2.5))
+    assert out.window_counts.sum() >= 25
+    assert 0 < out.selected < 1
+    assert out.parts >= 1
+
+
+def test_in_order_runs_hold_more_tuples():
+    run = {
+        "slide": "100 milliseconds",
+        "scheduling": None,
+        "control": None,
+        "n": 2,
+        "drain": 0.0,
+        "delay": 0.3,
+    }
+    traffic = Traffic("poisson", 4000, 4.0)
+    free, ordered = (
+        execute(SimulatedQueryRun(traffic, **run)),
+        execute(SimulatedQueryRun(traffic, **run, in_order=True)),
+    )
+    assert ordered.held > free.held
+
+
+def test_panes_save_comparisons():
+    made = report()
+    ppq_windows.panes_against_windows(made, 0.01)
+    ratios = [row[3] for row in made.tables[0].rows]
+    assert ratios[-1] < ratios[0]
+
+
+def test_searches_agree_and_migrations_rank():
+    made = report()
+    mpc.search(made)
+    assert held(made)["Table 5: all searches find the same optimum"]
+
+
+def test_migration_protocols_are_compared(tmp_path):
+    made = report()
+    mpc_migration.migration(made, 0.1, tmp_path)
+    assert all(held(made).values())
+    assert (tmp_path / "mpc-fig10.png").exists()
+
+
+def test_predictive_power_control_beats_the_static_peak():
+    peak, saver = (mpc_run(MpcRun("walk", s, 0.0, 1, 1.0, 12)) for s in ("static peak", "Th-Power"))
+    assert saver.power.mean() < 0.8 * peak.power.mean()
+    assert np.mean(saver.ratio) > 0.9
+
+
+def test_models_that_do_not_see_bursts_are_far_off():
+    made = report()
+    mead.models(made, 0.1)
+    assert all(held(made).values())
+
+
+def test_mead_needs_less_than_all_of_the_cpu():
+    (out,) = execute_all([MeadRun("SYNT", "mg1", 0.3, 300.0)])
+    assert 0.4 <= out.cpu < 1.0
+    assert out.other < 0.1
+
+
+def test_the_same_gaps_are_fitted_once():
+    gaps, fits = np.random.default_rng(1).exponential(1.0, 2000), Fits()
+    assert fits(gaps, 2, 4) is fits(gaps.copy(), 2, 4)
+    assert fits(gaps, 2, 4) is not fits(gaps[1:], 2, 4)
+
+
+def test_organic_adaptation_of_the_micro_benchmark():
+    assert adapt(single(512), Organic(order="fusion"), 200.0).speedup <= 4.0
+
+
+def test_the_selectivity_experiment_undoes_its_first_split():
+    made = report()
+    joker.selectivity(made, 120.0)
+    assert held(made)["Fig. 10: the first split does not pay and is undone, then a replica is added"]
+
+
+def test_published_tables_are_complete():
+    assert len(elastic_streams.STREAMS) == 8
+    assert all(len(row) == 5 for _, *rows in elastic_streams.STREAMS.values() for row in rows)
+    assert set(policies.MAKERS) == {"spark", "query", "regions"}
+
+
+@pytest.mark.parametrize("plant", ["spark", "query", "regions"])
+def test_policies_are_set_up_for_each_plant(plant):
+    made = policies.MAKERS[plant]()
+    assert "Static peak" in made
+    assert len(made) >= 3
+
+
+def test_every_option_beyond_the_papers_is_compared_with_the_policy_without_it():
+    specs = policies_beyond.comparisons(1.0)
+    assert [len(spec.policies) >= 2 for spec in specs] == [True] * 5
+    made = policies_beyond.execute(policies_beyond.Pair(0.05, 2, "Mpc, both"))
+    assert made["cores"] > 0
+
+
+def test_tuples_follow_the_seconds_of_a_trace():
+    load = Load("a test", np.concatenate([np.linspace(0, 1, 90), np.linspace(3, 4, 10)]), 4.0)
+    events = policies._tuples(load, 1000.0)
+    counts = np.histogram(events, bins=4, range=(0, 4))[0]
+    assert counts[0] > 5 * counts[3] > 5 * counts[1] > 0

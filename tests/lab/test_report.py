@@ -1,0 +1,41 @@
+"""What benchmarks return."""
+
+import json
+from math import inf, nan
+
+from rich.console import Console
+
+from penstock_lab.results import Report, Table
+
+
+def example() -> Report:
+    report = Report("Title", "penstock bench x", seconds=3.0)
+    report.tables.append(
+        Table("Numbers", ("name", "value"), [("a|b", 0.12345), ("b", 12345.6), ("c", inf), ("d", nan)])
+    )
+    report.claim("fast", ">= 2", "3", True)
+    report.claim("small", "<= 1", "4", False)
+    return report
+
+
+def test_a_page_holds_tables_and_what_became_of_each_claim():
+    page = example().as_markdown()
+    assert "| b | 12,346 |" in page
+    assert "a\\|b" in page
+    assert "| c | inf |" in page
+    assert "| fast | >= 2 | 3 | pass |" in page
+    assert "| small | <= 1 | 4 | differs |" in page
+
+
+def test_json_is_plain():
+    told = json.loads(json.dumps(example().as_json()))
+    assert told["tables"][0]["rows"][0] == {"name": "a|b", "value": 0.12345}
+    assert [c["holds"] for c in told["claims"]] == [True, False]
+
+
+def test_the_terminal_shows_all_of_it():
+    console = Console(record=True, width=100)
+    example().print(console)
+    text = console.export_text()
+    assert "differs" in text
+    assert "Numbers" in text

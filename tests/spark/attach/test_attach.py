@@ -1,0 +1,299 @@
+"""An autoscaler on plain Structured Streaming queries that know nothing of Penstock, on a real standalone cluster."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.core.journal import read
+from penstock.spark.actuators import cpu_share
+from penstock.spark.actuators.processes import command_line, pids, started_at
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+ABILITY = cpu_share.probe()
+
+#: A user's program: files in, a slow lookup for each row, files out. Arguments: master, folder, seconds to live.
+PLAIN = """
+    import sys, time
+    from pathlib import Path
+    import penstock.spark
+    from pyspark.sql.functions import udf
+    from penstock.spark.cluster import LocalCluster
+
+    master, folder, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+    options = {**LocalCluster().session_config(), "spark.sql.files.openCostInBytes": "4096"}
+    spark = penstock.spark.session(master, config=options)
+
+    @udf("long")
+    def lookup(x):
+        time.sleep(0.006)  # waits for somebody else, so two cores are enough for four executors
+        return 2 * x
+
+    stream = spark.readStream.schema("id long").csv(str(folder / "in")).withColumn("twice", lookup("id"))
+    query = (
+        stream.writeStream.queryName("plain")
+        .trigger(processingTime="1 second")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start(str(folder / "out"))
+    )
+"""
+
+FOLLOW = (
+    PLAIN
+    + """
+    import json
+    from dataclasses import replace
+    import penstock
+    from penstock.spark.attach import Settings, default_guards
+    quick = replace(default_guards(Settings(executors=(1, 4), period=1.0)), cooldown_shrink=4.0)
+    handle = penstock.attach(
+        query, executors=(1, 4), cpu=CPU, target=3.0, period=1.0, journal=folder / "journal.jsonl",
+        metrics="127.0.0.1:0", guards=quick,
+    )
+    print(json.dumps({"up": True, "metrics": handle.metrics_address}), flush=True)
+    with penstock.spark.running(spark):
+        end = time.time() + seconds
+        while time.time() < end and not (folder / "stop").exists():
+            time.sleep(0.1)
+        query.processAllAvailable()
+        query.stop()
+        handle.stop()
+        rows = spark.read.parquet(str(folder / "out"))
+        wrong = rows.where("twice != 2 * id").count()
+        print(json.dumps({"rows": rows.count(), "distinct": rows.distinct().count(), "wrong": wrong,
+                          "overhead": handle.overhead, "steps": handle.steps}), flush=True)
+""".replace("CPU", "1.0" if ABILITY.works else "None")
+)
+
+
+class Feeder:
+    """Writes small files, four at a time so that up to four tasks can share a batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.rows = folder / "in", 0
+        self.folder.mkdir()
+
+    def feed(self, rate: float, until, seconds: float) -> bool:
+        give_up = time.monotonic() + seconds
+        while not until() and time.monotonic() < give_up:
+            began = time.monotonic()
+            count = max(1, round(rate / 16))
+            for _ in range(4):
+                text = "".join(f"{n}\n" for n in range(self.rows, self.rows + count))
+                self.rows += count
+                hidden = self.folder / f".{self.rows}"
+                hidden.write_text(text)
+                hidden.rename(self.folder / f"{self.rows}.csv")
+            time.sleep(max(0.0, 0.25 - (time.monotonic() - began)))
+        return until()
+
+
+def capacity(folder: Path) -> tuple[float, float]:
+    """Executors planned and executors that really work, as the journal has them."""
+    path = folder / "journal.jsonl"
+    seen = read(path).observations if path.exists() else {}
+    if "executors_observed" not in seen:
+        return 0, 0
+    return seen["executors_planned"][-1], seen["executors_observed"][-1]
+
+
+def executors_of(master: str) -> list[int]:
+    """Processes of executors under this cluster."""
+    return [p for p in pids() if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in command_line(p)]
+
+
+def groups() -> list[Path]:
+    if not ABILITY.works:
+        return []
+    from penstock.spark.actuators.cgroup import find_hierarchy
+
+    return list(find_hierarchy().base.glob("run-*"))
+
+
+def eventually(condition, seconds=30.0):
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_executors_follow_the_load_and_the_output_is_complete(drive, cluster, tmp_path):
+    feeder = Feeder(tmp_path)
+    child = drive(FOLLOW, tmp_path, 200)
+    assert feeder.feed(40, lambda: capacity(tmp_path) == (4, 4), 60), "the cluster gives all it has"
+    assert feeder.feed(40, lambda: capacity(tmp_path) == (1, 1), 60), "a light load needs one executor"
+    assert feeder.feed(320, lambda: capacity(tmp_path)[1] >= 3, 60), "a heavy load needs more"
+    assert feeder.feed(40, lambda: capacity(tmp_path) == (1, 1), 90), "they are released again"
+    if ABILITY.works:
+        assert len(groups()) >= 1
+    (tmp_path / "stop").touch()
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    told = json.loads(out.splitlines()[-1])
+    assert told["rows"] == told["distinct"] == feeder.rows
+    assert told["wrong"] == 0
+    assert told["overhead"] < 0.03
+    assert eventually(lambda: not executors_of(cluster.master))
+    assert not groups()
+    journal = read(tmp_path / "journal.jsonl")
+    assert len(journal.reconfigurations["time"]) >= 3 + 2 + 2
+    assert all(journal.decisions["reason"])
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_behind_when_the_driver_is_ended(drive, cluster, tmp_path, how):
+    Feeder(tmp_path).feed(40, lambda: True, 1)
+    child = drive(FOLLOW, tmp_path, 200)
+    assert json.loads(child.stdout.readline())["up"]
+    assert eventually(lambda: capacity(tmp_path)[1] >= 1, 60)
+    family = executors_of(cluster.master)
+    assert family
+    os.kill(child.pid, how)
+    child.communicate(timeout=60)
+    assert eventually(lambda: not [p for p in family if started_at(p) is not None])
+    if how == signal.SIGKILL and ABILITY.works:
+        assert groups(), "a killed process cannot clean up"
+        cpu_share.sweep()  # what the next start does
+    assert not groups()
+
+
+def test_an_attached_query_goes_on_untouched_where_nothing_can_be_scaled(spark, tmp_path):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    told, journal = [], MemoryJournal()
+    query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("local").start()
+    try:
+        handle = penstock.attach(query, period=0.5, journal=journal, notify=told.append)
+        assert eventually(lambda: handle.steps >= 3)
+        assert "local mode" in handle.problem
+        assert told == [f"Nothing will be changed: {handle.problem}"]
+        assert told[0] in journal.texts()
+        assert query.isActive
+    finally:
+        query.stop()
+        handle.stop()
+    assert not handle.active
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"executors": (4, 2)}, "contradict"),
+        ({"cpu": (1.0, 0.5)}, "ascend"),
+        ({"target": -1.0}, "above 0 seconds"),
+        ({"policy": "thresold"}, "did you mean 'threshold'"),
+    ],
+)
+def test_wrong_arguments_are_told_and_do_not_touch_the_query(spark, arguments, words):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    told, journal = [], MemoryJournal()
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    try:
+        handle = penstock.attach(query, journal=journal, period=0.5, notify=told.append, **arguments)
+        assert words in told[0]
+        assert words in journal.texts()[0]
+        assert query.isActive
+        handle.stop()
+    finally:
+        query.stop()
+
+
+class Raising:
+    name = "Raising"
+
+    def start(self):
+        return None
+
+    def step(self, state, observation):
+        raise RuntimeError("no idea")
+
+
+def test_a_policy_that_raises_is_told_once_and_recorded_every_time(spark):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    told, journal = [], MemoryJournal()
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    try:
+        with penstock.attach(
+            query, Raising(), executors=None, period=0.2, journal=journal, notify=told.append
+        ) as handle:
+            assert eventually(lambda: handle.steps >= 3)
+            assert query.isActive
+    finally:
+        query.stop()
+    assert len([t for t in told if "no idea" in t]) == 1
+    assert len([t for t in journal.texts() if "no idea" in t]) >= 3
+
+
+def test_it_follows_a_query_through_a_restart_and_ends_with_it(spark, tmp_path):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    def start():
+        stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+        return writer.trigger(processingTime="500 milliseconds").start()
+
+    query = start()
+    handle = penstock.attach(
+        query, executors=None, period=0.5, linger=8.0, journal=MemoryJournal(), notify=lambda text: None
+    )
+    assert eventually(lambda: handle.last is not None and handle.last.observation.stages[0].tuples_in > 0)
+    query.stop()
+    query = start()
+    before = handle.steps
+    assert eventually(lambda: handle.steps > before + 2)
+    assert handle.active
+    assert handle._watcher.queries[str(query.id)].restarts == 1
+    query.stop()
+    assert handle.await_end(20)
+    assert not handle.active
+
+
+def test_a_query_that_fails_is_recorded(spark, tmp_path):
+    from pyspark.sql.functions import expr
+
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    journal = MemoryJournal()
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    bad = stream.select(expr("raise_error('broken on purpose')"))
+    query = bad.writeStream.format("noop").queryName("bad").start()
+    handle = penstock.attach(
+        query, executors=None, period=0.3, linger=0.5, journal=journal, notify=lambda text: None
+    )
+    assert handle.await_end(40)
+    assert any("The query bad failed" in text for text in journal.texts())
+
+
+def test_a_paused_or_dry_run_autoscaler_only_records(spark):
+    import penstock
+    from penstock.core.capacity import Knob
+    from penstock.core.decision import Change
+    from penstock.core.journal import MemoryJournal
+    from penstock.policies import Static
+
+    journal = MemoryJournal()
+    query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("dry").start()
+    wish = Static(settings=(Change(Knob.WORKERS, "dry", 3),))
+    try:
+        with penstock.attach(
+            query, wish, executors=None, dry_run=True, period=0.2, journal=journal, notify=lambda text: None
+        ) as handle:
+            assert eventually(lambda: handle.steps >= 2)
+    finally:
+        query.stop()
+    records = journal.tables()
+    assert set(records.decisions["mode"]) == {"dry-run"}
+    assert "dry workers 3" in set(records.decisions["changes"])
+    assert not records.reconfigurations

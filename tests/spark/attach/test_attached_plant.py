@@ -1,0 +1,143 @@
+"""Streaming queries as a plant, with executors and batches by hand."""
+
+from math import inf, isnan
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
+from penstock.spark.actuators.executor_status import RegisteredExecutor
+from penstock.spark.attach.attach import attached_plant as module
+from penstock.spark.attach.attached_plant import AttachedPlant
+from penstock.spark.attach.query_listener import QueryWatch
+
+
+class Actuator:
+    """Executors that come when told."""
+
+    def __init__(self, count):
+        self.planned = self.requested = self.observed = count
+        self.limit, self.leaving = inf, 0
+        self.busy = dict.fromkeys(map(str, range(count)), 0.0)
+        self.told = ""
+
+    @property
+    def seen(self):
+        return [RegisteredExecutor(i, "h", 1, 0, b, 0, 0.0) for i, b in self.busy.items()]
+
+    def set_target(self, count, now):
+        self.planned = self.requested = count
+        return "requested"
+
+    def advance(self, now):
+        return self.told
+
+
+class World:
+    """One query with a trigger of a second; ``batch`` lets one finish."""
+
+    def __init__(self, monkeypatch, executors=2, service=0.002, fixed=0.2):
+        self.now, self.number, self.service, self.fixed = 1000.0, 0, service, fixed
+        self.actuator = Actuator(executors)
+        self.query = QueryWatch("id", "q", 1.0)
+        watcher = SimpleNamespace(queries={"id": self.query}, resolve_triggers=lambda: None)
+        self.warnings = []
+        session = SimpleNamespace(
+            streams=SimpleNamespace(get=lambda id_: SimpleNamespace(status={"isTriggerActive": False}))
+        )
+        monkeypatch.setattr(module, "registered", lambda s: self.actuator.seen)
+        self.plant = AttachedPlant(
+            session, watcher, self.actuator, warn=self.warnings.append, clock=lambda: self.now
+        )
+
+    def batch(self, rows):
+        work = rows * self.service
+        for id_ in self.actuator.busy:
+            self.actuator.busy[id_] += work / len(self.actuator.busy)
+        duration = self.fixed + work / len(self.actuator.busy)
+        self.query.progress(
+            {
+                "batchId": self.number,
+                "timestamp": f"2026-01-01T00:{self.number // 60:02d}:{self.number % 60:02d}.000Z",
+                "numInputRows": rows,
+                "durationMs": {"triggerExecution": 1e3 * duration, "addBatch": 1e3 * (duration - 0.1)},
+            }
+        )
+        self.number += 1
+        self.now += 1.0
+        self.plant.sample()
+
+
+@pytest.fixture
+def world(monkeypatch):
+    return World(monkeypatch)
+
+
+def test_rates_costs_and_utilisation_are_found_from_batches(world):
+    for rows in (100, 100, 100, 400, 100, 400, 200, 400):
+        world.batch(rows)
+        seen = world.plant.observe()
+    stage = seen.stages[0]
+    assert stage.arrival_rate == pytest.approx(400.0)
+    assert stage.service_time == pytest.approx(0.002, rel=0.1)
+    assert stage.extra["fixed_time"] == pytest.approx(0.2, abs=0.02)
+    assert stage.utilisation == pytest.approx(400 * 0.002 / 2 / 0.8, rel=0.1)
+    assert stage.latency.mean == pytest.approx(0.5 + 0.2 + 0.4, rel=0.01)
+    assert seen.executors.observed == 2
+
+
+def test_what_was_measured_while_executors_were_starting_is_left_out(world):
+    for _ in range(5):
+        world.batch(100)
+        world.plant.observe()
+    before = world.plant.observe().stages[0].service_time
+    world.actuator.planned = world.actuator.requested = 3
+    world.service = 0.05  # cold code is slow
+    for _ in range(5):
+        world.batch(100)
+        seen = world.plant.observe()
+    assert seen.stages[0].service_time == before
+
+
+def test_nothing_new_for_a_while_means_no_arrivals(world):
+    for _ in range(4):
+        world.batch(100)
+    world.plant.observe()
+    world.now = 1767225600.0 + 3600.0  # long after the last batch
+    assert world.plant.observe().stages[0].arrival_rate == 0.0
+
+
+def test_a_decision_reaches_executors_under_either_name(world):
+    world.batch(10)
+    for change in (Change(Knob.EXECUTORS, "", 3), Change(Knob.WORKERS, "q", 4)):
+        assert world.plant.apply(Decision((change,), "because")).changes == (change,)
+    assert world.actuator.planned == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (Change(Knob.EXECUTORS, "", 0), "at least one"),
+        (Change(Knob.WORKERS, "other", 2), "no query 'other'"),
+        (Change(Knob.CPU_SHARE, "q", 0.5), "no CPU quotas"),
+        (Change(Knob.SHEDDING, "q", 0.5), "no shedding"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_reason(world, change, words):
+    applied = world.plant.apply(Decision((change,), "because"))
+    assert not applied.changes
+    assert words in applied.refused[0][1]
+
+
+def test_executors_that_never_arrived_are_told(world):
+    world.actuator.told = "gave up 2 executor(s) that did not arrive within 60 s"
+    world.plant.observe()
+    assert world.warnings == ["Gave up 2 executor(s) that did not arrive within 60 s."]
+
+
+def test_before_the_first_batch_everything_is_unknown_and_nothing_fails(world):
+    stage = world.plant.observe().stages[0]
+    assert isnan(stage.arrival_rate)
+    assert isnan(stage.utilisation)
+    assert isnan(stage.backlog)
