@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 from penstock.core.capacity import Knob
-from penstock.core.errors import PenstockError, unknown
+from penstock.core.errors import PenstockError
 from penstock.core.guards import Bound, Guards
 from penstock.core.metrics import Metric
 from penstock.core.policy import AnyPolicy
 from penstock.core.rollback import RollbackRule
-
-#: Share levels of MEAD section VII.
-CPU_LEVELS = (0.40, 0.55, 0.70, 0.85, 1.00)
+from penstock.policies.catalog import policy_named
+from penstock.policies.surroundings import PlantKind, Surroundings
 
 
 @dataclass(frozen=True)
@@ -90,14 +89,8 @@ def default_guards(settings: Settings) -> Guards:
 
 
 def choose(policy: AnyPolicy | str | None, settings: Settings) -> AnyPolicy:
-    """A policy object as it is, or one by name with parameters that fit the settings."""
-    if policy is None:
-        policy = "threshold"
-    if not isinstance(policy, str):
-        return policy
-    from penstock.spark.attach.named_policies import POLICIES
-
-    name = policy.lower().replace("-", "").replace("_", "")
-    if name not in POLICIES:
-        raise unknown("policy", policy, POLICIES)
-    return POLICIES[name](settings)
+    """A policy object as it is, or one by name with parameters that fit the settings; ``Threshold`` unless given."""
+    surroundings = Surroundings(
+        PlantKind.MICRO_BATCHES, settings.executors, settings.target, settings.period, settings.shares
+    )
+    return policy_named("Threshold" if policy is None else policy, surroundings)

@@ -1,0 +1,85 @@
+"""Policies by name: one table for attached queries, simulated plants, queries and flows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import policies
+from penstock.core.capacity import Knob
+from penstock.core.errors import PenstockError
+from penstock.policies import Threshold
+from penstock.policies.catalog import CATALOG, canonical, fitting, policy_named
+from penstock.policies.surroundings import PlantKind, Surroundings
+from penstock.testing import check_policy
+
+BATCHES = Surroundings(PlantKind.MICRO_BATCHES, workers=(2, 5), target=3.0)
+
+
+@pytest.mark.parametrize("kind", PlantKind)
+@pytest.mark.parametrize("name", CATALOG)
+def test_every_policy_by_name_keeps_the_contract_for_every_kind_of_plant(name, kind):
+    check_policy(policy_named(name, Surroundings(kind, workers=(1, 4), stages=("panes", "windows"))))
+
+
+def test_every_policy_of_the_package_has_a_name():
+    assert {n for n in policies.__all__ if hasattr(getattr(policies, n), "step")} <= set(CATALOG)
+
+
+@given(st.sampled_from(sorted(CATALOG)), st.booleans(), st.sampled_from(["", "-", "_", " "]))
+def test_case_hyphens_and_underscores_do_not_matter(name, upper, between):
+    spelled = name.upper() if upper else "".join(between + c if c.isupper() else c for c in name).strip(" -_")
+    assert canonical(spelled) == name
+
+
+def test_the_bounds_and_the_target_reach_the_policy():
+    made = policy_named("mpc", BATCHES)
+    assert (made.workers, made.target, made.drain, made.knob) == ((2, 5), 3.0, 3.0, Knob.EXECUTORS)
+
+
+def test_words_override_what_fits():
+    made = policy_named("threshold:high=0.7,limits=1:9,knob=workers,where=query", BATCHES)
+    assert (made.high, made.limits, made.knob, made.where) == (0.7, (1, 9), Knob.WORKERS, "query")
+    assert made.name == "threshold:high=0.7,limits=1:9,knob=workers,where=query"
+    assert policy_named("mpc:drain=none,horizon=2,rebalance=true", BATCHES).drain is None
+
+
+def test_an_object_stays_as_it_is():
+    own = Threshold(high=0.6)
+    assert policy_named(own, BATCHES) is own
+
+
+def test_executors_that_are_left_alone_leave_the_cpu_shares():
+    made = policy_named("threshold", Surroundings(PlantKind.MICRO_BATCHES, workers=None, shares=(0.5, 1.0)))
+    assert (made.knob, made.levels) == (Knob.CPU_SHARE, (0.5, 1.0))
+
+
+def test_a_preference_query_shares_its_workers_between_the_stages():
+    made = policy_named("maximum", Surroundings(PlantKind.PREFERENCE, (1, 8), stages=("panes", "windows")))
+    assert made.workers == {"panes": 4, "windows": 4}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("thresold", "did you mean 'Threshold'"),
+        ("threshold:hihg=1", "did you mean 'high'"),
+        ("threshold:high=much", "no number"),
+        ("mpc:horizon=1.5", "no whole number"),
+        ("mpc:rebalance=maybe", "neither true nor false"),
+        ("threshold:knob=tap", "Unknown value of knob"),
+        ("mpc:forecaster=mine", "cannot be given in words"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_sentence(words, sentence):
+    with pytest.raises(PenstockError, match=sentence) as caught:
+        policy_named(words, BATCHES)
+    assert "\n" not in str(caught.value)
+
+
+def test_bounds_that_contradict_are_refused():
+    with pytest.raises(PenstockError, match="contradict"):
+        Surroundings(PlantKind.OPERATOR, workers=(4, 2))
+
+
+def test_what_fits_a_preference_query():
+    assert fitting(PlantKind.PREFERENCE) == ("Static", "Threshold", "RuleBased", "Spl", "Mpc", "Fuzzy")
