@@ -35,7 +35,7 @@ def test_a_summary_is_the_same_as_json():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"policy": "meed"}, "policy of an application 'meed'; did you mean 'mead'"),
+        ({"policy": "meed"}, "Unknown policy 'meed'; did you mean 'Mead'"),
         ({"policy": "mead", "target": "soon"}, "--target must be a number of seconds above 0, not 'soon'"),
         ({"source": "kafka"}, "source of an application 'kafka'"),
     ],

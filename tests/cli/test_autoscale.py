@@ -23,7 +23,7 @@ def run(*arguments):
         (["--executors", "many"], "no bounds"),
         (["--executors", "5:2"], "contradict"),
         (["--cpu", "x"], "no CPU shares"),
-        (["--policy", "thresold"], "did you mean 'threshold'"),
+        (["--policy", "thresold"], "did you mean 'Threshold'"),
         ([], "no program"),
     ],
 )

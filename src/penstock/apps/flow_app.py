@@ -19,8 +19,10 @@ OPTIONS: Mapping[str, Option] = {
     "rate": Option("20000", "rows a second of the synthetic source"),
     "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
     "replicas": Option("2", "replicas to start with for every region that can have several"),
-    "policy": Option("none", "who adapts the flow: none, organic (replicas, pipelines) or mead (CPU shares)"),
-    "target": Option("3", "mean response in seconds that mead is to keep"),
+    "policy": Option(
+        "none", "who adapts the flow: none, organic (replicas, pipelines), mead or threshold (CPU shares)"
+    ),
+    "target": Option("3", "response in seconds that a policy with a target is to keep"),
     "trigger": Option("1 second", "how often a micro-batch starts"),
     "master": Option("local[*]", "Spark master"),
     "checkpoint": Option("", "checkpoint folder, which also keeps the journal; a temporary one by default"),
@@ -85,7 +87,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
             available_now=options["source"] == "real" and seconds == 0,
             replicas=_replicas(flow, whole(options, "replicas")),
             policy=policy,
-            cpu={} if options["policy"] == "mead" else None,
+            cpu={} if _shares(options) else None,
         )
         started = time.monotonic()
         try:
@@ -130,16 +132,20 @@ def _replicas(flow: Any, wanted: int) -> dict[str, int]:
 
 
 def _policy(options: Mapping[str, str]) -> Any:
-    from penstock.policies import Mead, Organic
+    if options["policy"] == "none":
+        return None
+    from penstock.policies.catalog import policy_named
+    from penstock.policies.surroundings import PlantKind, Surroundings
 
-    made: dict[str, Callable[[], Any]] = {
-        "none": lambda: None,
-        "organic": lambda: Organic(warmup=2, samples=3, max_replicas=4),
-        "mead": lambda: Mead(target=_seconds(options, "target"), interval=10.0, best=2, max_states=8),
-    }
-    if options["policy"] not in made:
-        raise unknown("policy of an application", options["policy"], list(made))
-    return made[options["policy"]]()
+    kind = PlantKind.SHARES if _shares(options) else PlantKind.REPLICAS
+    return policy_named(options["policy"], Surroundings(kind, (1, 4), _seconds(options, "target")))
+
+
+def _shares(options: Mapping[str, str]) -> bool:
+    """Whether the policy sets CPU shares rather than replicas."""
+    from penstock.policies.catalog import shares_cpu
+
+    return options["policy"] != "none" and shares_cpu(options["policy"])
 
 
 def _seconds(options: Mapping[str, str], name: str) -> float:

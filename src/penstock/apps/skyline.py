@@ -1,6 +1,7 @@
 """The demo: the best tuples of the last second, five times a second, over a bursty stream that is out of order."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -39,7 +40,9 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "splitting": Option("AS_PID", "pane strategy: AS_PID, AS, PB_RR or TB_RR"),
     "windows": Option("SHARED", "window strategy: SHARED, WIN_RR, WIN_FB or WIN_FB_MERGE"),
-    "policy": Option("none", "scaling policy of the workers: none, Fuzzy or Threshold"),
+    "policy": Option(
+        "none", "scaling policy of the workers: none, Fuzzy, Threshold, ...; see docs/policies.md"
+    ),
     "trigger": Option("1 second", "how often a micro-batch starts"),
     "master": Option("local[*]", "Spark master"),
     "source": Option("traffic", "traffic (generated), or any format of Spark's: kafka, parquet, rate, ..."),
@@ -122,12 +125,13 @@ def _disorder(text: str) -> Any:
 def _policy(name: str) -> Any:
     if name == "none":
         return None
-    from penstock import policies
+    from penstock.policies.catalog import policy_named
+    from penstock.policies.surroundings import PlantKind, Surroundings
 
-    known = ("Fuzzy", "Threshold")
-    if name not in known:
-        raise unknown("policy", name, ("none", *known))
-    return getattr(policies, name)()
+    cores = os.cpu_count() or 1
+    return policy_named(
+        name, Surroundings(PlantKind.PREFERENCE, (1, max(2, cores)), stages=("panes", "windows"))
+    )
 
 
 def _source(spark: Any, options: Mapping[str, str], seconds: float) -> Any:

@@ -59,23 +59,25 @@ def simulate(
     plot: Path | None = typer.Option(None, help="Draw load, capacity and response into this PNG file."),
 ) -> None:
     """Run policies in closed loop on the same stream in virtual time, and compare them."""
-    from penstock.sim import catalog as lineup
+    from penstock.policies.catalog import policy_named
     from penstock.sim.closed_loop import compare
     from penstock.sim.load import load
+    from penstock.sim.plant_catalog import plant_parameters, simulated_plant
     from penstock.sim.plot import plot_outcomes
 
-    kind = lineup.plant_kind(plant)
-    parameters = lineup.plant_parameters(kind, set_)
+    kind = simulated_plant(plant)
+    parameters = plant_parameters(kind, set_)
     found: dict[str, Any] = {}
     if calibrate is not None:
         found = _calibrated(plant, calibrate)
         parameters |= {k: v for k, v in found.items() if k in parameters}
-        parameters |= lineup.plant_parameters(kind, set_) if set_ else {}
+        parameters |= plant_parameters(kind, set_) if set_ else {}
     goal = kind.target if target is None else target
     if metric not in [m.value for m in Metric]:
         raise unknown("metric", metric, [m.value for m in Metric])
     stream = load(trace or kind.trace, seconds, seed)
-    policies = {spec: lineup.policy(spec, kind, goal) for spec in policy}
+    surroundings = kind.surroundings(parameters, goal, period)
+    policies = {spec: policy_named(spec, surroundings) for spec in policy}
     outcomes = compare(
         lambda: kind.make(stream, parameters, seed),
         policies,

@@ -20,6 +20,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> PenstockError:
     penstock.core.errors.PenstockError: Unknown policy 'Statc'; did you mean 'Static'?
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(names)}."
+    folded = {n.lower(): n for n in names}
+    close = get_close_matches(name, names, n=1) or get_close_matches(name.lower(), folded, n=1)
+    hint = f"did you mean '{folded[close[0].lower()]}'?" if close else f"choose one of {', '.join(names)}."
     return PenstockError(f"Unknown {kind} '{name}'; {hint}")

@@ -68,6 +68,16 @@ def fitting(kind: PlantKind) -> tuple[str, ...]:
     return tuple(name for name, entry in CATALOG.items() if kind in entry.kinds)
 
 
+def shares_cpu(name: str) -> bool:
+    """Whether a flow gives its operators CPU shares for this policy, rather than replicas.
+
+    >>> shares_cpu("mead"), shares_cpu("organic")
+    (True, False)
+    """
+    kinds = CATALOG[canonical(name.partition(":")[0])].kinds
+    return PlantKind.SHARES in kinds and PlantKind.REPLICAS not in kinds
+
+
 def _folded(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
 

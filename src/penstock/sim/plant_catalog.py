@@ -1,16 +1,12 @@
-"""Plants and policies by name, with defaults that fit each other: what ``penstock simulate`` offers."""
+"""Simulated plants by name, with their parameters: what ``penstock simulate`` offers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import dataclass
 
 import numpy as np
 
-from penstock import policies as shelf
-from penstock.core.capacity import Knob
 from penstock.core.errors import PenstockError, unknown
-from penstock.core.policy import AnyPolicy
-from penstock.policies.threshold import CPU_LEVELS
+from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
 from penstock.sim.plants.network import LOG_ANALYSIS, NetworkOperator, OperatorNetwork
@@ -23,7 +19,7 @@ from penstock.traffic import Attributes, zipf
 
 
 @dataclass(frozen=True)
-class PlantKind:
+class SimulatedPlant:
     """A plant that can be simulated."""
 
     meaning: str
@@ -32,7 +28,24 @@ class PlantKind:
     target: float  # response time in seconds that makes sense by default
     parameters: dict[str, float]  # with their defaults
     trace: str  # a load that makes sense by default
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments that fit the plant
+    kind: PlantKind
+    stages: tuple[str, ...] = ()
+    cores: int = 0
+    overheads: tuple[float, float] | None = None  # of threads: seconds a tuple of a switch and of a splitter
+
+    def surroundings(
+        self, parameters: dict[str, float], target: float | None = None, period: float | None = None
+    ) -> Surroundings:
+        """What a policy by name has to fit here."""
+        return Surroundings(
+            self.kind,
+            (1, int(parameters.get("limit", 1))),
+            self.target if target is None else target,
+            self.period if period is None else period,
+            stages=self.stages,
+            cores=self.cores,
+            overheads=self.overheads,
+        )
 
 
 def _spark(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
@@ -103,8 +116,8 @@ def _regions(load: Load, p: dict[str, float], seed: int) -> VirtualPlant:
     )
 
 
-PLANTS: dict[str, PlantKind] = {
-    "spark": PlantKind(
+PLANTS: dict[str, SimulatedPlant] = {
+    "spark": SimulatedPlant(
         "micro-batches with an overhead, executors that arrive late",
         _spark,
         period=5.0,
@@ -121,28 +134,9 @@ PLANTS: dict[str, PlantKind] = {
             "limit": 16,
         },
         trace="map2:rate=800,dispersion=300",
-        policies={
-            "Threshold": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
-            "RuleBased": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
-            "Spl": {"knob": Knob.EXECUTORS, "limits": (1, 16)},
-            "Mpc": {
-                "objective": "latency",
-                "knob": Knob.EXECUTORS,
-                "workers": (1, 16),
-                "rebalance": False,
-                "waiting": "microbatch-map",
-            },
-            "Mead": {
-                "knob": Knob.EXECUTORS,
-                "levels": (1.0,),
-                "replicas": tuple(range(1, 17)),
-                "max_states": 8,
-                "interval": 30.0,
-            },
-            "Static": {"executors": 8},
-        },
+        kind=PlantKind.MICRO_BATCHES,
     ),
-    "operator": PlantKind(
+    "operator": SimulatedPlant(
         "a partitioned-stateful operator: replicas, keys, CPU frequency, migration of state",
         _operator,
         period=1.0,
@@ -159,16 +153,10 @@ PLANTS: dict[str, PlantKind] = {
             "limit": 12,
         },
         trace="walk:rate=1500",
-        policies={
-            "Threshold": {"limits": (1, 12)},
-            "RuleBased": {"limits": (1, 12)},
-            "Spl": {"limits": (1, 12)},
-            "Mpc": {"objective": "latency", "workers": (1, 12)},
-            "Mead": {"levels": (1.0,), "replicas": tuple(range(1, 13)), "max_states": 8, "interval": 30.0},
-            "Static": {"workers": {"operator": 12}},
-        },
+        kind=PlantKind.OPERATOR,
+        stages=("operator",),
     ),
-    "preference": PlantKind(
+    "preference": SimulatedPlant(
         "a two-stage preference query with real tuples: pane workers and window workers",
         _preference,
         period=2.5,
@@ -184,98 +172,50 @@ PLANTS: dict[str, PlantKind] = {
             "limit": 60,
         },
         trace="map2:rate=10000,dispersion=500",
-        policies={
-            "Fuzzy": {"limit": 60},
-            "Threshold": {"limits": (1, 60)},
-            "RuleBased": {"limits": (1, 60)},
-            "Spl": {"limits": (1, 60)},
-            "Mpc": {"workers": (1, 60), "budget": 60, "stages": ("panes", "windows"), "rebalance": False},
-            "Static": {"workers": {"panes": 4, "windows": 20}},
-        },
+        kind=PlantKind.PREFERENCE,
+        stages=("panes", "windows"),
     ),
-    "network": PlantKind(
+    "network": SimulatedPlant(
         "a log analysis of three operators with CPU shares",
         _network,
         period=10.0,
         target=0.3,
         parameters={"load": 1.0, "replicas": 1, "recent": 50_000},
         trace="map2:rate=300,dispersion=100",
-        policies={
-            "Threshold": {"knob": Knob.CPU_SHARE, "levels": CPU_LEVELS, "high": 0.7, "low": 0.5},
-            "RuleBased": {"limits": (1, 1)},
-            "Mead": {"max_states": 8},
-            "Static": {},
-        },
+        kind=PlantKind.NETWORK,
+        stages=tuple(o.name for o in LOG_ANALYSIS),
     ),
-    "regions": PlantKind(
+    "regions": SimulatedPlant(
         "regions of pipelines and replicas on twelve cores",
         _regions,
         period=1.0,
         target=1.0,
         parameters={"cost": 1e-6, "scale": 1000.0, "limit": 16},
         trace="steps:rate=300,factor=4",
-        policies={
-            "Static": {"workers": {"r1": 8}},
-            "PipelinedFission": {"threads": 12, "switching": 0.1e-6, "replication": 0.02e-6},
-        },
+        kind=PlantKind.REPLICAS,
+        stages=("r1",),
+        cores=12,
+        overheads=(0.1e-6, 0.02e-6),
     ),
 }
 
 
-def plant_kind(name: str) -> PlantKind:
+def simulated_plant(name: str) -> SimulatedPlant:
     """The plant of that name."""
     if name not in PLANTS:
         raise unknown("plant", name, PLANTS)
     return PLANTS[name]
 
 
-def plant_parameters(kind: PlantKind, given: list[str]) -> dict[str, float]:
+def plant_parameters(plant: SimulatedPlant, given: list[str]) -> dict[str, float]:
     """The parameters of a plant, with ``name=value`` where they differ from the defaults."""
-    values = dict(kind.parameters)
+    values = dict(plant.parameters)
     for part in given:
         key, _, text = part.partition("=")
         if key not in values:
             raise unknown("parameter of this plant", key, values)
         values[key] = float(_value(text, part))
     return values
-
-
-def policy(spec: str, kind: PlantKind, target: float) -> AnyPolicy:
-    """A policy from words: ``Name`` or ``Name:argument=value,...``.
-
-    >>> policy("Threshold:high=0.8", PLANTS["spark"], 3.0).high
-    0.8
-    """
-    name, _, rest = spec.partition(":")
-    names = [n for n in shelf.__all__ if hasattr(getattr(shelf, n), "step")]
-    if name not in names:
-        raise unknown("policy", name, names)
-    made: Any = getattr(shelf, name)
-    known = {f.name: f for f in fields(made)}
-    arguments = {k: v for k, v in kind.policies.get(name, {}).items() if k in known}
-    if "target" in known and "target" not in arguments:
-        arguments["target"] = target
-    for part in filter(None, rest.split(",")):
-        key, _, text = part.partition("=")
-        if key not in known:
-            raise unknown(f"argument of {name}", key, known)
-        arguments[key] = _typed(known[key].type, text, part)
-    if "name" in known and rest and "name" not in arguments:
-        arguments["name"] = spec
-    built: AnyPolicy = made(**arguments)
-    return built
-
-
-def _typed(annotation: Any, text: str, part: str) -> Any:
-    if annotation is str or get_origin(annotation) is Literal:
-        allowed = get_args(annotation)
-        if allowed and text not in allowed:
-            raise unknown(f"value of {part.partition('=')[0]}", text, allowed)
-        return text
-    if annotation is Knob:
-        return Knob(text)
-    value = _value(text, part)
-    return int(value) if annotation is int or (int in get_args(annotation) and value == int(value)) else value
 
 
 def _value(text: str, part: str) -> float:

@@ -2,12 +2,11 @@
 
 import pytest
 
-from penstock import policies as shelf
 from penstock.core.errors import PenstockError
+from penstock.policies.catalog import CATALOG, policy_named
 from penstock.sim import load, run_policy
-from penstock.sim.catalog import PLANTS, plant_kind, plant_parameters, policy
+from penstock.sim.plant_catalog import PLANTS, plant_parameters, simulated_plant
 
-POLICIES = [n for n in shelf.__all__ if hasattr(getattr(shelf, n), "step")]
 #: A short load for each plant.
 LOADS = {
     "spark": ("poisson:rate=400", 90.0),
@@ -19,13 +18,14 @@ LOADS = {
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", CATALOG)
 def test_every_policy_runs_on_every_plant(plant, name):
-    kind = plant_kind(plant)
+    kind = simulated_plant(plant)
     spec, seconds = LOADS[plant]
     made = load(spec, seconds, 1)
     simulated = kind.make(made, kind.parameters, 1)
-    outcome = run_policy(simulated, policy(name, kind, kind.target), kind.period, seconds, target=kind.target)
+    chosen = policy_named(name, kind.surroundings(kind.parameters))
+    outcome = run_policy(simulated, chosen, kind.period, seconds, target=kind.target)
     failed = [w for w in outcome.warnings if "failed" in w or "could not" in w]
     assert not failed
     assert outcome.quality.observations == int(seconds / kind.period + 1e-9)
@@ -34,19 +34,21 @@ def test_every_policy_runs_on_every_plant(plant, name):
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_run_is_the_same_every_time(plant):
-    kind = plant_kind(plant)
+    kind = simulated_plant(plant)
     spec, seconds = LOADS[plant]
     rows = []
     for _ in range(2):
         simulated = kind.make(load(spec, seconds / 2, 3), kind.parameters, 3)
-        chosen = policy("Threshold" if plant != "regions" else "Organic", kind, kind.target)
+        chosen = policy_named(
+            "Threshold" if plant != "regions" else "Organic", kind.surroundings(kind.parameters)
+        )
         rows.append(run_policy(simulated, chosen, kind.period, seconds / 2).row())
     assert str(rows[0]) == str(rows[1])
 
 
 def test_names_and_values_are_checked():
     with pytest.raises(PenstockError, match="moon"):
-        plant_kind("moon")
+        simulated_plant("moon")
     with pytest.raises(PenstockError, match="row_cots"):
         plant_parameters(PLANTS["spark"], ["row_cots=1"])
     with pytest.raises(PenstockError, match="no number"):
