@@ -1,10 +1,87 @@
-"""Property tests: no deadline for one example (compiled loops load on first use), and in CI the same examples each time."""
+"""What all tests share: settings of property tests, recorded data, one Spark session, one cluster, and who runs where."""
 
 import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
+# No deadline for one example (compiled loops load on first use), and in CI the same examples each time.
 settings.register_profile(
     "penstock", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True
 )
 settings.load_profile("penstock")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one session or one cluster run in one process, first of all; of the others, those of one file do."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: _ORDER.get(_group(item), len(_ORDER)))
+
+
+_ORDER = {"spark": 0, "cluster": 1}
+
+
+def _group(item: pytest.Item) -> str:
+    asked = getattr(item, "fixturenames", ())
+    if "spark" in asked:
+        return "spark"
+    if "cluster" in asked or item.get_closest_marker("spark") or item.get_closest_marker("cluster"):
+        return "cluster"
+    return item.nodeid.partition("::")[0]
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """The folder of recorded data, as excerpts."""
+    folder = Path(__file__).parent / "data"
+    monkeypatch.setenv("PENSTOCK_DATA", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark():
+    import penstock.spark
+
+    session = penstock.spark.session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A standalone cluster on loopback with room for four small executors."""
+    from penstock.spark.cluster import LocalCluster
+
+    with LocalCluster(workers=2, cores=2, memory="2g") as running:
+        yield running
+
+
+@pytest.fixture
+def drive(cluster, tmp_path):
+    """Run a driver program on the cluster in a child process: a process holds one Spark context, ours is local."""
+    children = []
+
+    def start(code, *arguments):
+        script = tmp_path / f"driver-{len(children)}.py"
+        script.write_text(textwrap.dedent(code))
+        child = subprocess.Popen(
+            [sys.executable, str(script), cluster.master, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()

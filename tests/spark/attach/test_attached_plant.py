@@ -8,7 +8,7 @@ import pytest
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.spark.actuators.executor_status import RegisteredExecutor
-from penstock.spark.attach.attach import attached_plant as module
+from penstock.spark.attach import attached_plant as module
 from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.query_listener import QueryWatch
 
