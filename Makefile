@@ -24,14 +24,14 @@ run: setup ## the demo job (ARGS="--seconds 20" changes it)
 	@$(BIN)/penstock run skyline --seconds 60 $(ARGS)
 
 test: setup ## all tests (ARGS="tests/core -k journal" narrows it)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m pytest --doctest-modules src/penstock lab/penstock_lab -p no:cacheprovider
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --doctest-modules src/penstock lab/penstock_lab -p no:cacheprovider
 
 lock: ## pin the dependencies anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \

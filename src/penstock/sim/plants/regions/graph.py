@@ -72,7 +72,8 @@ class Engine:
 class RegionGraph:
     """Regions, sources first.
 
-    >>> flow = RegionGraph((SimulatedRegion("in", (RegionOperator("read", 1e-7),), "source", ("r",)), Region("r", (Operator("f", 1e-6, 0.5),))))
+    >>> source = SimulatedRegion("in", (RegionOperator("read", 1e-7),), "source", ("r",))
+    >>> flow = RegionGraph((source, SimulatedRegion("r", (RegionOperator("f", 1e-6, 0.5),))))
     >>> flow.volumes()
     {'in': 1.0, 'r': 1.0}
     """
