@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.dataflow.routing import is_uneven, loads_of, moved, rebalance, rescale, spread
+from penstock.dataflow.routing import dealt, is_uneven, loads_of, moved, rebalance, rescale, spread
 
 
 @given(st.integers(8, 300), st.integers(1, 8), st.lists(st.integers(1, 8), min_size=1, max_size=6))
@@ -37,6 +37,12 @@ def test_rebalancing_never_makes_the_largest_load_larger(weights, replicas):
     before = spread(len(weights), replicas)
     after = rebalance(before, weights, replicas)
     assert loads_of(after, weights, replicas).max() <= loads_of(before, weights, replicas).max() + 1e-9
+
+
+@given(st.lists(st.floats(0.01, 10.0), min_size=1, max_size=40), st.integers(1, 6))
+def test_a_table_from_nothing_is_within_one_group_of_even(weights, n):
+    totals = loads_of(dealt(weights, n), weights, n)
+    assert totals.max() <= sum(weights) / n + max(weights) + 1e-9
 
 
 def test_a_hot_group_gets_a_replica_with_little_else():

@@ -2,21 +2,23 @@
 
 Growing from n to n + 1 replicas moves about 1/(n+1) of the groups, all of them to the new replica; shrinking moves
 only the groups of the replicas that go. As in Joker, partitions go from the fullest to the emptiest replica until all
-are within one. A second function moves hot groups when the replicas are unevenly loaded (MPC 3.3 asks for it when the
-largest load is more than 1.3 times the smallest).
+are within one. The same moves, weighted by the groups' loads, even replicas out that are unevenly loaded (MPC 3.3 asks
+for it when the largest load is more than 1.3 times the smallest).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.errors import PenstockError
 
 #: The replica of each key group.
 Routing = tuple[int, ...]
 
+#: A largest load above so many times the smallest calls for a new table; it is then balanced to within this of the mean.
 UNEVEN = 1.3
+TOLERANCE = 0.05
 
 
 def spread(groups: int, replicas: int) -> Routing:
@@ -36,63 +38,76 @@ def rescale(routing: Routing, replicas: int) -> Routing:
     >>> rescale((0, 0, 1, 2), 2)
     (0, 0, 1, 1)
     """
-    _check(routing, replicas)
-    held: list[list[int]] = [[] for _ in range(replicas)]
-    homeless: list[int] = []
-    for group, replica in enumerate(routing):
-        (held[replica] if replica < replicas else homeless).append(group)
-    for group in homeless:
-        _emptiest(held).append(group)
-    while True:
-        fullest, emptiest = max(held, key=len), _emptiest(held)
-        if len(fullest) - len(emptiest) <= 1:
-            break
-        emptiest.append(fullest.pop())
-    table = [0] * len(routing)
-    for replica, groups in enumerate(held):
-        for group in groups:
-            table[group] = replica
-    return tuple(table)
+    if not 1 <= replicas <= len(routing):
+        raise PenstockError(
+            f"{len(routing)} key groups can have 1 to {len(routing)} replicas, not {replicas}."
+        )
+    return rebalance(routing, np.ones(len(routing)), replicas, tolerance=0.0)
 
 
-def loads_of(routing: Routing, weights: Sequence[float], replicas: int) -> NDArray[np.float64]:
-    """The load of each replica: the sum of its groups' weights."""
-    sums = np.bincount(np.asarray(routing), weights=np.asarray(weights, dtype=float), minlength=replicas)
-    return sums.astype(np.float64)
+def loads_of(routing: Sequence[int], weights: ArrayLike, replicas: int) -> NDArray[np.float64]:
+    """The load of each replica: the sum of its groups' weights; groups of replicas that are gone count for nobody."""
+    table, weight = np.asarray(routing, dtype=int), np.asarray(weights, dtype=float)
+    there = table < replicas
+    return np.bincount(table[there], weights=weight[there], minlength=replicas).astype(np.float64)
 
 
-def rebalance(routing: Routing, weights: Sequence[float], replicas: int, uneven: float = UNEVEN) -> Routing:
-    """Move groups from the most to the least loaded replica while the largest load is too far above the smallest.
+def dealt(weights: ArrayLike, replicas: int) -> Routing:
+    """A table from nothing: heaviest groups first, each to the least loaded replica.
 
-    Each step moves the heaviest group that fits into half the gap, or else swaps nothing and stops: one group that is
-    hotter than all others together cannot be made lighter by moving it.
+    >>> dealt((3.0, 1.0, 2.0), 2)
+    (0, 1, 1)
+    """
+    weight = np.asarray(weights, dtype=float)
+    table = np.full(len(weight), replicas)
+    _deal(table, weight, np.zeros(replicas))
+    return tuple(table.tolist())
+
+
+def rebalance(
+    routing: Sequence[int], weights: ArrayLike, replicas: int, tolerance: float = TOLERANCE
+) -> Routing:
+    """A table that balances the load of the replicas and moves little (MPC 3.3, Joker 3.3).
+
+    Groups of replicas that are gone go to the least loaded one, heaviest first. Then groups move from the most to the
+    least loaded replica, always the one that evens the two best, until the largest load is within ``tolerance`` of the
+    mean or no move helps: a group that is hotter than all others together cannot be made lighter by moving it.
 
     >>> rebalance((0, 0, 1, 1), (5, 3, 1, 1), 2)
     (0, 1, 1, 1)
     """
-    _check(routing, replicas)
-    table = np.asarray(routing).copy()
-    weight = np.asarray(weights, dtype=float)
-    for _ in range(len(table)):
-        loads = loads_of(tuple(table.tolist()), weights, replicas)
+    table, weight = np.asarray(routing, dtype=int).copy(), np.asarray(weights, dtype=float)
+    loads = loads_of(table.tolist(), weight, replicas)
+    _deal(table, weight, loads)
+    goal = (1 + tolerance) * loads.mean()
+    for _ in range(4 * len(table)):
         high, low = int(loads.argmax()), int(loads.argmin())
-        if loads[high] <= uneven * loads[low] or loads[high] == 0:
+        gap = loads[high] - loads[low]
+        own = np.flatnonzero((table == high) & (weight > 0) & (weight < gap))[::-1]
+        if loads[high] <= goal or not len(own):
             break
-        own = np.flatnonzero((table == high) & (weight > 0) & (weight < loads[high] - loads[low]))
-        if not len(own):
-            break
-        best = own[np.abs(weight[own] - (loads[high] - loads[low]) / 2).argmin()]
+        best = own[np.abs(weight[own] - gap / 2).argmin()]
         table[best] = low
+        loads[high] -= weight[best]
+        loads[low] += weight[best]
     return tuple(table.tolist())
 
 
-def is_uneven(routing: Routing, weights: Sequence[float], replicas: int, uneven: float = UNEVEN) -> bool:
+def _deal(table: NDArray[np.int_], weight: NDArray[np.float64], loads: NDArray[np.float64]) -> None:
+    """Give the groups of replicas that are gone to those that are there, in place."""
+    gone = np.flatnonzero(table >= len(loads))
+    for group in gone[np.argsort(-weight[gone], kind="stable")]:
+        table[group] = int(loads.argmin())
+        loads[table[group]] += weight[group]
+
+
+def is_uneven(routing: Sequence[int], weights: ArrayLike, replicas: int, uneven: float = UNEVEN) -> bool:
     """Whether the largest load is more than ``uneven`` times the smallest."""
     loads = loads_of(routing, weights, replicas)
     return bool(len(loads) > 1 and loads.max() > uneven * loads.min())
 
 
-def moved(before: Routing, after: Routing) -> list[int]:
+def moved(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """Groups that have another replica now."""
     return [g for g, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
 
@@ -105,14 +120,3 @@ def check_routing(routing: Routing, groups: int, replicas: int, region: str) -> 
         )
     if min(routing) < 0 or max(routing) >= replicas:
         raise PenstockError(f"The routing of region '{region}' names a replica outside 0..{replicas - 1}.")
-
-
-def _emptiest(held: list[list[int]]) -> list[int]:
-    return min(held, key=len)
-
-
-def _check(routing: Routing, replicas: int) -> None:
-    if not 1 <= replicas <= len(routing):
-        raise PenstockError(
-            f"{len(routing)} key groups can have 1 to {len(routing)} replicas, not {replicas}."
-        )

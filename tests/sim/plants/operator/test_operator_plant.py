@@ -7,7 +7,7 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.metrics import Metric
 from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, Triggers
-from penstock.sim.plants.operator.migration import PROTOCOLS, balanced, hand_over
+from penstock.sim.plants.operator.migration import PROTOCOLS, hand_over
 from penstock.testing import check_plant
 
 PLAIN = {"spread": 0.0, "key_spread": 0.0}
@@ -129,13 +129,6 @@ def test_utilisation_is_the_share_of_what_could_be_served():
     p = PartitionedOperator(stream(rate=2000.0), workers=2)
     p.wait_until(10.0)
     assert p.observe().measure(Metric.UTILISATION) == pytest.approx(2000 * 0.46e-3 / 2, rel=0.1)
-
-
-@given(st.lists(st.floats(0.01, 10.0), min_size=1, max_size=40), st.integers(1, 6))
-def test_balanced_routing_is_within_one_key_of_even(loads, n):
-    routing = balanced(np.array(loads), n)
-    totals = np.bincount(routing, weights=loads, minlength=n)
-    assert totals.max() <= sum(loads) / n + max(loads) + 1e-9
 
 
 def test_keys_are_handed_over_one_by_one_after_the_queue():

@@ -1,4 +1,4 @@
-"""Who gets which key, and what moving the state of keys costs."""
+"""What moving the state of keys costs."""
 
 from typing import Literal
 
@@ -10,21 +10,6 @@ Ints = NDArray[np.int64]
 
 Protocol = Literal["MP", "R-BLK", "S-BLK"]
 PROTOCOLS: tuple[Protocol, ...] = ("MP", "R-BLK", "S-BLK")
-
-
-def balanced(loads: Floats, workers: int) -> Ints:
-    """A worker for each key: heaviest keys first, each to the least loaded worker.
-
-    >>> balanced(np.array([3.0, 1.0, 2.0]), 2).tolist()
-    [0, 1, 1]
-    """
-    routing = np.zeros(len(loads), dtype=np.int64)
-    total = np.zeros(workers)
-    for key in np.argsort(-loads, kind="stable"):
-        worker = int(np.argmin(total))
-        routing[key] = worker
-        total[worker] += loads[key]
-    return routing
 
 
 def hand_over(old: Ints, new: Ints, free: Floats, now: float, each: float) -> tuple[Floats, Floats]:

@@ -13,8 +13,9 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import KeyLoad, LastChange, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.core.utilisation import utilisation
+from penstock.dataflow.routing import dealt
 from penstock.sim.plants.operator import kernel
-from penstock.sim.plants.operator.migration import PROTOCOLS, Protocol, balanced, hand_over
+from penstock.sim.plants.operator.migration import PROTOCOLS, Protocol, hand_over
 from penstock.sim.plants.operator.triggers import Triggers
 from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.power import watts
@@ -79,7 +80,7 @@ class PartitionedOperator(VirtualPlant):
             (Knob.FREQUENCY, self.STAGE): self._frequency,
         }
         self._loads = np.full(stream.key_count, 1.0 / stream.key_count)
-        self.routing = balanced(self._loads, workers)
+        self.routing = self._balanced(workers)
         n = len(stream.times)
         self._starts, self._departures = np.full(n, inf), np.full(n, inf)
         self._replicas = np.full(n, -1, dtype=np.int16)
@@ -145,8 +146,11 @@ class PartitionedOperator(VirtualPlant):
             return self._migrate(np.array(change.sequence, dtype=np.int64))
         super()._change(change)
         if change.knob is Knob.WORKERS:
-            return self._migrate(balanced(self._loads, int(change.number)))
+            return self._migrate(self._balanced(int(change.number)))
         return LastChange()
+
+    def _balanced(self, workers: int) -> NDArray[np.int64]:
+        return np.array(dealt(self._loads, workers), dtype=np.int64)
 
     def _migrate(self, routing: NDArray[np.int64]) -> LastChange:
         moved = np.flatnonzero(routing != self.routing)
