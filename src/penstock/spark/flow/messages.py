@@ -5,7 +5,6 @@ travel the same way, so that one job does all the work of a micro-batch and brin
 """
 
 import functools
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.dataflow.rows import Chunk
+from penstock.spark.flow.task_report import TaskReport
 
 ARROW = pa.schema(
     [
@@ -58,9 +58,9 @@ class Message:
         return self.origin, self.number
 
 
-def report(told: dict[str, Any], origin: int) -> Message:
-    """Figures on their way to the driver."""
-    return Message(REPORT, 0, "", origin, 0, json.dumps(told).encode())
+def report_message(report: TaskReport, origin: int) -> Message:
+    """A report on its way to the driver."""
+    return Message(REPORT, 0, "", origin, 0, report.to_json().encode())
 
 
 def batch_of(messages: Iterable[Message]) -> pa.RecordBatch:

@@ -3,16 +3,17 @@
 No extra Spark job is needed: the figures come home with the batch's own results.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.dataflow.execute import OperatorFigures
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
 from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.task_report import TaskReport
 
 
 @dataclass(frozen=True)
@@ -76,96 +77,126 @@ class Profile:
     extra: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class BatchWork:
+    """What the program knows of a batch besides its times: plans, waits, and the reports of its tasks."""
+
+    before: Plan
+    plan: Plan
+    #: When the change of plan was asked for; None where nobody did.
+    asked: float | None
+    #: Seconds spent on what was deferred before the change; seconds until the batch's own tasks could start.
+    drained: float
+    setup: float
+    bytes_moved: float
+    reports: Sequence[TaskReport]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the sources."""
+        return sum(r.source_rows for r in self.reports)
+
+    @property
+    def results(self) -> int:
+        """Rows for the sinks."""
+        return sum(r.results for r in self.reports)
+
+    @property
+    def dead(self) -> int:
+        """Tuples that could not be processed."""
+        return sum(r.dead for r in self.reports)
+
+    @property
+    def figures(self) -> list[OperatorFigures]:
+        """What the operators did, task by task."""
+        return [figures for r in self.reports for figures in r.operators.values()]
+
+    def change(self, started: float) -> Reconfiguration | None:
+        """The change of plan that took effect with the batch, if there was one."""
+        if self.plan == self.before:
+            return None
+        shifts = {
+            name: tuple(moved(self.before.regions[name].routing, region.routing))
+            for name, region in self.plan.regions.items()
+        }
+        return Reconfiguration(
+            before=self.before,
+            after=self.plan,
+            waited=0.0 if self.asked is None else max(0.0, started - self.asked),
+            pause=self.setup,
+            moved={name: groups for name, groups in shifts.items() if groups},
+            delayed=sum(r.input.delayed for r in self.reports),
+            bytes=self.bytes_moved,
+        )
+
+
 def profile_of(
-    definition: Definition,
-    batch: int,
-    started: float,
-    seconds: float,
-    before: Plan,
-    plan: Plan,
-    asked: float | None,
-    drained: float,
-    setup: float,
-    bytes_moved: float,
-    reports: list[dict[str, Any]],
+    definition: Definition, batch: int, started: float, seconds: float, work: BatchWork
 ) -> Profile:
     """Fold the tasks' reports."""
-    change = None
-    if plan != before:
-        shifts = {
-            name: tuple(moved(before.regions[name].routing, region.routing))
-            for name, region in plan.regions.items()
-        }
-        delayed = sum(r.get("delayed", 0) for r in reports)
-        waited = 0.0 if asked is None else max(0.0, started - asked)
-        change = Reconfiguration(
-            before, plan, waited, setup, {n: g for n, g in shifts.items() if g}, delayed, bytes_moved
-        )
+    reports = work.reports
+    first = [r for r in reports if r.input.stage == 0]
     return Profile(
         batch,
         started,
         seconds,
-        rows=sum(sum(r.get("sources", {}).values()) for r in reports),
-        results=sum(sum(r["sinks"].values()) for r in reports),
-        dead=sum(sum(r["dead"].values()) for r in reports),
-        pipelines=_pipelines(definition, plan, reports),
+        rows=work.rows,
+        results=work.results,
+        dead=work.dead,
+        pipelines=_pipelines(definition, work.plan, reports),
         operators=_operators(reports),
         groups=_groups(reports),
-        plan=plan,
-        source_cpu=sum(r["cpu"] for r in reports if r["stage"] == 0),
-        source_seconds=max((r["seconds"] for r in reports if r["stage"] == 0), default=0.0),
-        change=change,
-        extra={"drained": drained, "setup": setup},
+        plan=work.plan,
+        source_cpu=sum(r.cpu for r in first),
+        source_seconds=max((r.seconds for r in first), default=0.0),
+        change=work.change(started),
+        extra={"drained": work.drained, "setup": work.setup},
     )
 
 
 def _pipelines(
-    definition: Definition, plan: Plan, reports: list[dict[str, Any]]
+    definition: Definition, plan: Plan, reports: Sequence[TaskReport]
 ) -> dict[str, PipelineProfile]:
     found = {}
     for pipeline in definition.wiring(plan).layout.pipelines:
-        own = [r for r in reports if r.get("pipeline") == pipeline.name]
-        by_replica = {r["replica"]: r for r in own}
-        told = [by_replica.get(i, {"cpu": 0.0, "seconds": 0.0, "rows": 0}) for i in range(pipeline.replicas)]
+        own = {r.input.replica: r for r in reports if r.input.pipeline == pipeline.name}
+        replicas = [own.get(i) for i in range(pipeline.replicas)]
         if pipeline.fused:
-            told = [_fused(reports, pipeline.operators)]
+            figures = [_fused(reports, pipeline.operators)]
+        else:
+            figures = [(r.cpu, r.seconds, r.input.rows) if r else (0.0, 0.0, 0) for r in replicas]
+        cpu, seconds, rows = zip(*figures, strict=True)
         found[pipeline.name] = PipelineProfile(
-            pipeline.name,
-            pipeline.region,
-            pipeline.operators,
-            tuple(t["cpu"] for t in told),
-            tuple(t["seconds"] for t in told),
-            tuple(t["rows"] for t in told),
+            pipeline.name, pipeline.region, pipeline.operators, cpu, seconds, rows
         )
     return found
 
 
-def _fused(reports: list[dict[str, Any]], operators: tuple[str, ...]) -> dict[str, Any]:
-    """A stateless pipeline has no task of its own: its operators' time in the tasks they ride with."""
-    figures = [r["operators"][n] for r in reports for n in operators if n in r["operators"]]
-    rows = sum(r["operators"][operators[0]]["rows_in"] for r in reports if operators[0] in r["operators"])
-    cpu = sum(f["cpu"] for f in figures)
-    return {"cpu": cpu, "seconds": cpu, "rows": rows}
+def _fused(reports: Sequence[TaskReport], operators: tuple[str, ...]) -> tuple[float, float, int]:
+    """A stateless pipeline has no task of its own: its operators' time in the tasks they are fused with."""
+    rows = sum(r.operators[operators[0]].rows_in for r in reports if operators[0] in r.operators)
+    cpu = sum(r.operators[n].cpu for r in reports for n in operators if n in r.operators)
+    return cpu, cpu, rows
 
 
-def _operators(reports: list[dict[str, Any]]) -> dict[str, OperatorProfile]:
+def _operators(reports: Sequence[TaskReport]) -> dict[str, OperatorProfile]:
     found: dict[str, OperatorProfile] = {}
-    for told in reports:
-        for name, f in told["operators"].items():
+    for report in reports:
+        for name, f in report.operators.items():
             have = found.get(name, OperatorProfile())
             found[name] = OperatorProfile(
-                have.rows_in + f["rows_in"],
-                have.rows_out + f["rows_out"],
-                have.cpu + f["cpu"],
-                have.waiting + f["waiting"],
+                have.rows_in + f.rows_in,
+                have.rows_out + f.rows_out,
+                have.cpu + f.cpu,
+                have.waiting + f.waiting,
             )
     return found
 
 
-def _groups(reports: list[dict[str, Any]]) -> dict[str, NDArray[np.int64]]:
+def _groups(reports: Sequence[TaskReport]) -> dict[str, NDArray[np.int64]]:
     found: dict[str, NDArray[np.int64]] = {}
-    for told in reports:
-        for region, counts in told["groups"].items():
+    for report in reports:
+        for region, counts in report.groups.items():
             have = found.get(region)
             found[region] = np.asarray(counts) if have is None else have + np.asarray(counts)
     return found

@@ -18,7 +18,7 @@ from penstock.dataflow.routing import moved
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
-from penstock.spark.flow.profile import Profile, profile_of
+from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper
 from penstock.spark.flow.writing import Folders
 from penstock.spark.runtime.checkpoint import Publication
@@ -49,7 +49,7 @@ class FlowProgram:
         self._asked: float | None = None
         self.profile: Profile | None = None
         self.plan = first
-        self._last: tuple[Plan, Plan, float | None, float, float, float, list[dict[str, Any]]] | None = None
+        self._last: BatchWork | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -113,22 +113,27 @@ class FlowProgram:
         planned = time.time()
         outcome = self._stepper.step(batch.spark, parts, state, batch.prefix, before)
         self.plan = plan
-        rows = sum(sum(r.get("sources", {}).values()) for r in outcome.reports)
-        results = sum(sum(r["sinks"].values()) for r in outcome.reports)
-        dead = sum(sum(r["dead"].values()) for r in outcome.reports)
-        after = outcome.state.counted(rows, results, dead)
-        bytes_moved = (
-            _moved_bytes(self.definition, state, before, plan, batch.state_folder) if plan != before else 0.0
-        )
-        self._last = (before, plan, asked, drained, planned - batch.started, bytes_moved, outcome.reports)
-        progress = {
-            "rows": rows,
-            "results": results,
-            "dead": dead,
-            "waiting": sum(f["waiting"] for r in outcome.reports for f in r["operators"].values()),
-            "fullest": max(
-                (f["fullest"] for r in outcome.reports for f in r["operators"].values()), default=0.0
+        work = BatchWork(
+            before=before,
+            plan=plan,
+            asked=asked,
+            drained=drained,
+            setup=planned - batch.started,
+            bytes_moved=(
+                _moved_bytes(self.definition, state, before, plan, batch.state_folder)
+                if plan != before
+                else 0.0
             ),
+            reports=outcome.reports,
+        )
+        self._last = work
+        after = outcome.state.counted(work.rows, work.results, work.dead)
+        progress = {
+            "rows": work.rows,
+            "results": work.results,
+            "dead": work.dead,
+            "waiting": sum(f.waiting for f in work.figures),
+            "fullest": max((f.fullest for f in work.figures), default=0.0),
             "deferred": len(after.deferred),
             "replicas": {n: r.replicas for n, r in plan.regions.items()},
             "pipelines": {n: list(r.pipelines) for n, r in plan.regions.items()},
@@ -139,23 +144,10 @@ class FlowProgram:
         """Hand rows to the sinks on the driver, then tell those who listen."""
         if self._last is None:
             return
-        before, plan, asked, drained, setup, bytes_moved, reports = self._last
         self.hand_over(FlowState.from_json(outcome.state))
         if not self._listeners:
             return
-        self.profile = profile_of(
-            self.definition,
-            batch.id,
-            batch.started,
-            seconds,
-            before,
-            plan,
-            asked,
-            drained,
-            setup,
-            bytes_moved,
-            reports,
-        )
+        self.profile = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
         for listener in self._listeners:
             listener(self.profile)
 

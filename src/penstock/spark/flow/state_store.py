@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.layers import first_hash, hashes_of, merge
+from penstock.spark.flow.task_report import WrittenLayer
 from penstock.spark.runtime.segments import read_segment, write_segments
 
 #: A task merges its layers when it has more than this many, or when the later ones outweigh the first.
@@ -85,8 +86,8 @@ class TaskStore:
     owned: tuple[int, ...]
     states: Mapping[str, OperatorState]
     ttl: Mapping[str, float] = field(default_factory=dict)
-    #: What was written: (operator, file, rows, merged, bytes).
-    written: list[dict[str, Any]] = field(default_factory=list)
+    #: What was written.
+    written: list[WrittenLayer] = field(default_factory=list)
     #: Groups that this replica did not have in the batch before.
     arrived: frozenset[int] = frozenset()
 
@@ -108,7 +109,7 @@ class TaskStore:
         if merged:
             layer = merge([*(self._trimmed(t, operator) for t in before), layer], self._oldest(operator))
         name = write_segments(self.folder, f"{self.prefix}-{operator}-{self.owned[0]}", layer.schema, [layer])
-        self.written.append({"operator": operator, "file": name, "rows": layer.num_rows, "merged": merged})
+        self.written.append(WrittenLayer(operator, name, layer.num_rows, merged))
 
     def _oldest(self, operator: str) -> int | None:
         clock = self.clock(operator)

@@ -4,12 +4,10 @@ Segment s of batch b runs at step b + s. Segments of one step belong to differen
 so they share nothing and may run at the same time.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,12 +20,13 @@ from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import DeferredSegment, FlowState
 from penstock.spark.flow.messages import REPORT, messages_schema
 from penstock.spark.flow.state_store import LayerFile, OperatorState
+from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import SegmentWork
 from penstock.spark.flow.writing import Folders
 from penstock.spark.runtime.checkpoint import Publication
 
-Reports = list[dict[str, Any]]
+Reports = list[TaskReport]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Stepper:
         """Run all parts at the same time; the state after them."""
         listed = list(parts)
         if len(listed) == 1:
-            told = [self._run(spark, listed[0], state, prefix, before)]
+            by_part = [self._run(spark, listed[0], state, prefix, before)]
         else:
             with ThreadPoolExecutor(max(1, len(listed)), "penstock-segment") as pool:
                 # What waits longest goes first: nothing after it can end before it.
@@ -74,17 +73,17 @@ class Stepper:
                     at: pool.submit(self._run, spark, part, state, prefix, before)
                     for at, part in sorted(enumerate(listed), key=lambda item: -item[1].segment)
                 }
-                told = [futures[at].result() for at in range(len(listed))]
+                by_part = [futures[at].result() for at in range(len(listed))]
         outputs: list[Publication] = []
-        for part, reports in zip(listed, told, strict=True):
+        for part, reports in zip(listed, by_part, strict=True):
             state = _folded(self.definition, state, part, reports)
             outputs += [
-                Publication(staged, final)
-                for r in reports
-                for sink, staged, final in r["files"]
-                if sink not in self._handed
+                Publication(file.staged, file.final)
+                for report in reports
+                for file in report.outputs.files
+                if file.sink not in self._handed
             ]
-        return StepOutcome(state, tuple(outputs), [r for reports in told for r in reports])
+        return StepOutcome(state, tuple(outputs), [r for reports in by_part for r in reports])
 
     @property
     def _handed(self) -> set[str]:
@@ -124,7 +123,7 @@ class Stepper:
             rows = frame.collect()
         except PySparkException as error:
             raise _in_one_sentence(error) from None
-        return [json.loads(bytes(row[-1])) for row in rows if row[1] == REPORT]
+        return [TaskReport.from_json(bytes(row[-1])) for row in rows if row[1] == REPORT]
 
 
 def _in_one_sentence(error: PySparkException) -> Exception:
@@ -143,29 +142,29 @@ def _folded(definition: Definition, state: FlowState, part: SegmentRun, reports:
     """The state with what a part's tasks wrote."""
     operators = dict(state.operators)
     layout = definition.wiring(part.plan).layout
-    for told in sorted(reports, key=lambda r: (r["stage"], r.get("pipeline", ""), r.get("replica", 0))):
-        for written in told["written"]:
-            name = written["operator"]
+    for report in sorted(reports, key=lambda r: (r.input.stage, r.input.pipeline, r.input.replica)):
+        for written in report.written:
+            name = written.operator
             region = layout.of(name)
-            owned = _owned(part.plan, region.region, region.keys, told["replica"])
-            layer = LayerFile(written["file"], owned, written["rows"], part.batch)
-            operators[name] = operators.get(name, OperatorState()).written(layer, written["merged"])
-        for name, figures in told["operators"].items():
-            if figures["clock"] is not None:
-                operators[name] = operators.get(name, OperatorState()).at(figures["clock"])
+            owned = _owned(part.plan, region.region, region.keys, report.input.replica)
+            layer = LayerFile(written.file, owned, written.rows, part.batch)
+            operators[name] = operators.get(name, OperatorState()).written(layer, written.merged)
+        for name, figures in report.operators.items():
+            if figures.clock is not None:
+                operators[name] = operators.get(name, OperatorState()).at(figures.clock)
     deferred = tuple(o for o in state.deferred if (o.batch, o.segment) != (part.batch, part.segment))
-    for segment in sorted({s for told in reports for s in told["later"]}):
-        files = tuple(told["inbox"] for told in reports if segment in told["later"])
+    for segment in sorted({s for report in reports for s in report.later}):
+        files = tuple(r.inbox for r in reports if segment in r.later and r.inbox)
         known = next((o for o in deferred if (o.batch, o.segment) == (part.batch, segment)), None)
         if known is None:
             deferred = (*deferred, DeferredSegment(part.batch, segment, files, part.plan))
         else:
             deferred = tuple(replace(o, files=(*o.files, *files)) if o is known else o for o in deferred)
     handed = tuple(
-        (part.batch, sink, staged)
-        for told in reports
-        for sink, staged, _ in told["files"]
-        if sink and definition.graph.sinks[sink].to
+        (part.batch, file.sink, file.staged)
+        for report in reports
+        for file in report.outputs.files
+        if file.sink and definition.graph.sinks[file.sink].to
     )
     return replace(state, operators=operators, deferred=deferred, handed=(*state.handed, *handed))
 

@@ -13,6 +13,7 @@ from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.rows import Chunk, joined
 from penstock.spark.flow.lifecycle import partition_id
 from penstock.spark.flow.messages import Message, batch_of, messages_of, unpack
+from penstock.spark.flow.task_report import TaskInput
 from penstock.spark.flow.worker import SegmentWork, Worker, addressed
 from penstock.spark.runtime.arrow_batches import gathered
 from penstock.spark.runtime.segments import read_segment
@@ -55,8 +56,7 @@ class SourceTask:
                     positions = np.column_stack([stamps, positions])
                 worker.executor.hand_on(name, "out", Chunk(table, positions))
         if number:
-            worker.rows = number
-            yield from worker.finish({"stage": 0, "sources": by_source})
+            yield from worker.finish(TaskInput(0, number, by_source))
 
     def _tables(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, str | None]]:
         if len(self.sources) == 1:
@@ -132,7 +132,6 @@ class LevelTask:
             chunk = message.payload if isinstance(message.payload, Chunk) else unpack(message.payload)
             ports.setdefault(message.port, []).append(chunk)
         arrived = {port: joined(chunks) for port, chunks in ports.items()}
-        worker.rows = sum(c.rows for c in arrived.values())
         moved = worker.store.arrived
         delayed = 0
         if moved:
@@ -145,11 +144,12 @@ class LevelTask:
             )
         worker.executor.run(pipeline.operators[0], arrived)
         yield from worker.finish(
-            {
-                "stage": self.level,
-                "pipeline": pipeline.name,
-                "replica": replica,
-                "moved": sorted(moved),
-                "delayed": delayed,
-            }
+            TaskInput(
+                stage=self.level,
+                rows=sum(c.rows for c in arrived.values()),
+                pipeline=pipeline.name,
+                replica=replica,
+                moved=tuple(sorted(moved)),
+                delayed=delayed,
+            )
         )

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +19,9 @@ from penstock.dataflow.wiring import Send, Wiring
 from penstock.spark.actuators.cpu_share import join
 from penstock.spark.flow.cpu import FREE
 from penstock.spark.flow.lifecycle import ready
-from penstock.spark.flow.messages import REPORT, Message, batch_of, pack, report
+from penstock.spark.flow.messages import REPORT, Message, batch_of, pack, report_message
 from penstock.spark.flow.state_store import OperatorState, TaskStore
+from penstock.spark.flow.task_report import TaskInput, TaskReport
 from penstock.spark.flow.writing import Folders, Writer
 from penstock.spark.runtime.segments import write_segments
 
@@ -74,8 +74,6 @@ class Worker:
         self.counts: dict[str, NDArray[np.int64]] = {}
         self.writer = Writer(job.folders, job.prefix, job.batch, origin)
         self.started, self.cpu = time.perf_counter(), time.process_time()
-        self.load = 0.0
-        self.rows = 0
         owned, arrived = self._groups(pipeline, replica)
         self.store = TaskStore(
             job.folder, job.prefix, job.plan.groups, owned, job.states, job.ttl, arrived=arrived
@@ -160,8 +158,8 @@ class Worker:
             return
         self.messages.append(addressed(self.job, self.level + 1, message))
 
-    def finish(self, told: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Write what is to be written and tell the driver."""
+    def finish(self, given: TaskInput) -> Iterator[pa.RecordBatch]:
+        """Write what is to be written and report to the driver."""
         outputs = self.writer.close(self.executor.dead)
         inbox = None
         if self.later:
@@ -172,19 +170,19 @@ class Worker:
                 batch.schema,
                 [pa.Table.from_batches([batch])],
             )
-        told |= {
-            "segment": self.job.segment,
-            "operators": {name: vars(figures) for name, figures in self.executor.figures.items()},
-            "groups": {region: counts.tolist() for region, counts in self.counts.items()},
-            "written": self.store.written,
-            "inbox": inbox,
-            "later": sorted({self.job.wiring.layout.pipelines[m.pipeline].segment for m in self.later}),
-            "cpu": time.process_time() - self.cpu,
-            "seconds": time.perf_counter() - self.started,
-            "rows": self.rows,
-            **outputs,
-        }
-        message = addressed(self.job, self.level + 1, report(told, self.origin))
+        report = TaskReport(
+            input=given,
+            segment=self.job.segment,
+            outputs=outputs,
+            operators=self.executor.figures,
+            groups={region: counts.tolist() for region, counts in self.counts.items()},
+            written=tuple(self.store.written),
+            inbox=inbox,
+            later=tuple(sorted({self.job.wiring.layout.pipelines[m.pipeline].segment for m in self.later})),
+            cpu=time.process_time() - self.cpu,
+            seconds=time.perf_counter() - self.started,
+        )
+        message = addressed(self.job, self.level + 1, report_message(report, self.origin))
         yield batch_of([*self.messages, message])
 
 

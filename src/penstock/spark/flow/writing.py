@@ -4,13 +4,13 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.rows import Chunk, joined
+from penstock.spark.flow.task_report import TaskOutputs, WrittenFile
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,14 @@ class Writer:
         """Keep rows for a sink."""
         self._rows.setdefault(sink, []).append(chunk)
 
-    def close(self, dead: Sequence[DeadRows]) -> dict[str, Any]:
+    def close(self, dead: Sequence[DeadRows]) -> TaskOutputs:
         """Write everything; what was written where."""
-        sinks, files = {}, []
+        sinks: dict[str, int] = {}
+        files: list[WrittenFile] = []
         for sink, chunks in self._rows.items():
             table = joined([Chunk(c.table, c.positions) for c in chunks]).table
             sinks[sink] = table.num_rows
-            files.append([sink, *self._write(table, *self._folders.sinks[sink])])
+            files.append(self._write(sink, table, *self._folders.sinks[sink]))
         by_operator: dict[str, list[pa.Table]] = {}
         for rows in dead:
             reasons = pa.array([rows.reason] * rows.rows.num_rows)
@@ -47,11 +48,11 @@ class Writer:
         for operator, tables in by_operator.items():
             staging, final = self._folders.dead
             whole = pa.concat_tables(tables, promote_options="default")
-            files.append(["", *self._write(whole, staging, os.path.join(final, operator))])
+            files.append(self._write("", whole, staging, os.path.join(final, operator)))
         counts = {operator: sum(t.num_rows for t in tables) for operator, tables in by_operator.items()}
-        return {"sinks": sinks, "files": files, "dead": counts}
+        return TaskOutputs(sinks, tuple(files), counts)
 
-    def _write(self, table: pa.Table, staging: str, final: str) -> list[str]:
+    def _write(self, sink: str, table: pa.Table, staging: str, final: str) -> WrittenFile:
         """Write a file; it goes by the batch its rows came with, which may be older than the one at hand."""
         word = uuid.uuid4().hex[:8]
         path = os.path.join(staging, f"{self._prefix}-{self._origin:012d}-{word}.parquet")
@@ -59,4 +60,5 @@ class Writer:
             f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
         ]
         pq.write_table(table, path, use_dictionary=texts or False)
-        return [path, os.path.join(final, f"{self._batch:012d}-{self._origin:012d}-{word}.parquet")]
+        name = f"{self._batch:012d}-{self._origin:012d}-{word}.parquet"
+        return WrittenFile(sink, path, os.path.join(final, name))

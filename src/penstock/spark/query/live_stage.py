@@ -18,7 +18,6 @@ are not yet thinned out): more comparisons, the same answer.
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from penstock.preference.builders import KDominant, Skyline, TopDelta
 from penstock.preference.cross import NEVER, latest_dominator
 from penstock.preference.preference import Preference
 from penstock.spark.query.parts import PartRows
+from penstock.spark.query.reports import WindowReport
 from penstock.spark.query.slices import SlicedStage
 from penstock.spark.runtime.segments import read_segment, write_segments
 
@@ -50,7 +50,7 @@ class LiveStage(SlicedStage):
     live: tuple[str, ...]
     panes_per_window: int
 
-    def piece(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> WindowReport:
         """One slice."""
         started, cpu = time.perf_counter(), time.process_time()
         old, earlier_old = self._live_rows()
@@ -62,18 +62,19 @@ class LiveStage(SlicedStage):
         earlier = np.concatenate([earlier_old[mine_old], earlier_new])
         later = np.concatenate([later_old, later_new])
         compared = time.perf_counter()
-        told = self.writer.write(number, self.parts, rows, self._members(rows, earlier, later))
+        written = self.writer.write(number, self.parts, rows, self._members(rows, earlier, later))
         alive = (later == ALIVE) & (rows.panes >= self.needed_from)
         file = self._write_live(number, rows.ids[alive], earlier[alive])
-        return told | {
-            "slice": number,
-            "live_file": file,
-            "live_rows": int(alive.sum()),
-            "candidates": len(mine_old) + len(mine_new),
-            "busy": compared - started,
-            "cpu": time.process_time() - cpu,
-            "write": time.perf_counter() - compared,
-        }
+        return WindowReport(
+            **vars(written),
+            worker=number,
+            live_file=file,
+            live_rows=int(alive.sum()),
+            candidates=len(mine_old) + len(mine_new),
+            busy=compared - started,
+            cpu=time.process_time() - cpu,
+            write=time.perf_counter() - compared,
+        )
 
     def _live_rows(self) -> tuple[PartRows, NDArray[np.int64]]:
         tables = [read_segment(self.parts.state_folder, name, 0) for name in self.live]

@@ -5,11 +5,9 @@ of a pane it holds a part of reads that part, merges, and writes a new one; part
 they are. A pane may have several parts, on several workers; the window stage joins them.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +17,7 @@ from penstock.preference.cross import latest_dominator
 from penstock.preference.group_codes import group_codes
 from penstock.preference.points import Codes
 from penstock.preference.preference import Preference
-from penstock.spark.query.reports import NumberedStage
+from penstock.spark.query.reports import CloseReport, FoldedPart, FoldReport, NumberedStage
 from penstock.spark.query.routing import unpack
 from penstock.spark.runtime.segments import read_segment, write_segments
 
@@ -108,27 +106,27 @@ class PaneStage:
                     )
         for worker, payloads in sorted(messages.items()):
             ordered = [payload for *_, payload in sorted(payloads, key=lambda m: m[:2])]
-            yield _report("worker", json.dumps(self._fold(worker, ordered)))
+            yield _report("worker", self._fold(worker, ordered).to_json())
 
-    def _fold(self, worker: int, payloads: list[pa.Buffer]) -> dict[str, Any]:
+    def _fold(self, worker: int, payloads: list[pa.Buffer]) -> FoldReport:
         started, cpu = time.perf_counter(), time.process_time()
         arrived = by_pane(payloads)
         tables: list[pa.Table] = []
-        parts: list[list[int]] = []
+        parts: list[FoldedPart] = []
         for pane, rows in sorted(arrived.items()):
             result = self._merged(self.held.get(worker, {}).get(pane), rows)
-            parts.append([pane, len(tables), result.num_rows, rows.num_rows])
+            parts.append(FoldedPart(pane, len(tables), result.num_rows, rows.num_rows))
             tables.append(result)
         folded = time.perf_counter()
         file = write_segments(self.state_folder, f"{self.prefix}-w{worker}", tables[0].schema, tables)
-        return {
-            "worker": worker,
-            "file": file,
-            "parts": parts,
-            "busy": folded - started,
-            "cpu": time.process_time() - cpu,
-            "write": time.perf_counter() - folded,
-        }
+        return FoldReport(
+            worker=worker,
+            file=file,
+            parts=tuple(parts),
+            busy=folded - started,
+            cpu=time.process_time() - cpu,
+            write=time.perf_counter() - folded,
+        )
 
     def _merged(self, held: Part | None, rows: pa.Table) -> pa.Table:
         before = None if held is None else read_segment(self.state_folder, held.file, held.segment)
@@ -150,15 +148,14 @@ class CloseStage(NumberedStage):
     prefix: str
     parts: tuple[Part, ...]
 
-    def piece(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> CloseReport:
         """One pane's part."""
         started = time.perf_counter()
         part = self.parts[number]
         rows = read_segment(self.state_folder, part.file, part.segment)
         result = self.rowset.select(rows.sort_by(self.time))
         file = write_segments(self.state_folder, f"{self.prefix}-c{number}", result.schema, [result])
-        busy = time.perf_counter() - started
-        return {"index": number, "file": file, "rows": result.num_rows, "busy": busy}
+        return CloseReport(number, file, result.num_rows, time.perf_counter() - started)
 
 
 def by_pane(payloads: list[pa.Buffer]) -> dict[int, pa.Table]:

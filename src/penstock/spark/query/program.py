@@ -4,7 +4,6 @@ Per batch: route rows to pane workers and fold them into the parts of open panes
 punctuation from what the rows said; close panes and give out windows (a second job, where there are any).
 """
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from penstock.disorder import BatchStats, InOrder
 from penstock.preference.splitting import SplitState
 from penstock.spark.query import pane_stage
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, PaneStage, Part
-from penstock.spark.query.reports import run_stage
+from penstock.spark.query.reports import CloseReport, FoldReport, TallyReport, run_stage
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Router, RoutingPlan
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.watch import BatchFigures, Watch, stage_utilisation
@@ -48,15 +47,26 @@ class Places:
 
 @dataclass(frozen=True)
 class Folded:
-    """What the first job told: statistics of the rows, reports of the workers."""
+    """What the first job reported: statistics of the rows, reports of the workers."""
 
     stats: BatchStats
-    tallies: list[dict[str, Any]]
-    workers: list[dict[str, Any]]
+    tallies: list[TallyReport]
+    workers: list[FoldReport]
 
-    def total(self, what: str) -> int:
-        """A count over all input partitions."""
-        return sum(int(t[what]) for t in self.tallies)
+    @property
+    def rows(self) -> int:
+        """Rows of the batch."""
+        return sum(t.rows for t in self.tallies)
+
+    @property
+    def late(self) -> int:
+        """Rows that came too late."""
+        return sum(t.late for t in self.tallies)
+
+    @property
+    def bad(self) -> int:
+        """Rows that cannot be used."""
+        return sum(t.bad for t in self.tallies)
 
 
 class QueryProgram:
@@ -124,13 +134,13 @@ class QueryProgram:
         )
         state = replace(self._counted(done, folded), splitting=splitting.to_json())
         figures = BatchFigures(
-            rows=folded.total("rows"),
-            late=folded.total("late"),
-            bad=folded.total("bad"),
+            rows=folded.rows,
+            late=folded.late,
+            bad=folded.bad,
             pane_busy=observed.loads,
             pane_rows=tuple(_rows_by_worker(start.pane_workers, folded)),
             pane_utilisation=rho,
-            pane_write=max((w["write"] for w in folded.workers), default=0.0),
+            pane_write=max((w.write for w in folded.workers), default=0.0),
             pane_seconds=pane_seconds,
             close_busy=close_busy,
             window_seconds=window_seconds,
@@ -178,12 +188,12 @@ class QueryProgram:
             .mapInArrow(stage, pane_stage.REPORT_SCHEMA)
             .collect()
         )
-        tallies = [json.loads(r.report) for r in reports if r.kind == "tally"]
-        workers = [json.loads(r.report) for r in reports if r.kind == "worker"]
+        tallies = [TallyReport.from_json(r.report) for r in reports if r.kind == "tally"]
+        workers = [FoldReport.from_json(r.report) for r in reports if r.kind == "worker"]
         stats = BatchStats()
         for tally in tallies:
-            stats = stats.merge(BatchStats.from_json(tally["stats"]))
-        return Folded(stats, tallies, sorted(workers, key=lambda w: int(w["worker"])))
+            stats = stats.merge(tally.stats)
+        return Folded(stats, tallies, sorted(workers, key=lambda w: w.worker))
 
     def _plan(self, batch: MicroBatch, state: QueryState) -> RoutingPlan:
         loads = (*state.loads, *([0.0] * state.pane_workers))[: state.pane_workers]
@@ -208,22 +218,27 @@ class QueryProgram:
         parts = {part.id: part for part in state.parts}
         times = dict(state.pane_times)
         next_part = state.next_part
-        raw = self._raw
-        for told in folded.workers:
-            for pane, segment, rows, received in told["parts"]:
-                old = held.get(told["worker"], {}).get(pane)
+        for report in folded.workers:
+            for new in report.parts:
+                old = held.get(report.worker, {}).get(new.pane)
                 if old is not None:
                     del parts[old.id]
-                    received += old.received
                 parts[next_part] = Part(
-                    next_part, pane, told["worker"], told["file"], segment, rows, received, raw=raw
+                    id=next_part,
+                    pane=new.pane,
+                    worker=report.worker,
+                    file=report.file,
+                    segment=new.segment,
+                    rows=new.rows,
+                    received=new.received + (old.received if old else 0),
+                    raw=self._raw,
                 )
                 next_part += 1
-                first = times[pane].first if pane in times else batch.started
-                times[pane] = PaneTimes(first, time.time())
+                first = times[new.pane].first if new.pane in times else batch.started
+                times[new.pane] = PaneTimes(first, time.time())
         loads = [0.0] * state.pane_workers
-        for told in folded.workers:
-            loads[told["worker"]] = told["busy"]
+        for report in folded.workers:
+            loads[report.worker] = report.busy
         return replace(
             state,
             parts=tuple(sorted(parts.values(), key=lambda p: (p.pane, p.id))),
@@ -240,15 +255,15 @@ class QueryProgram:
         if not raw:
             return state, 0.0
         stage = CloseStage(self.rowset, self.query.time, batch.state_folder, batch.prefix, tuple(raw))
-        told = run_stage(batch.spark, stage, len(raw), state.pane_workers)
+        reports = run_stage(batch.spark, stage, CloseReport, len(raw), state.pane_workers)
         parts = {p.id: p for p in state.parts}
         times = dict(state.pane_times)
-        for t in told:
-            old = raw[t["index"]]
-            parts[old.id] = replace(old, file=t["file"], segment=0, rows=t["rows"], raw=False)
+        for report in reports:
+            old = raw[report.index]
+            parts[old.id] = replace(old, file=report.file, segment=0, rows=report.rows, raw=False)
             times[old.pane] = replace(times[old.pane], last=time.time())
         state = replace(state, parts=tuple(parts.values()), pane_times=times)
-        return state, sum(t["busy"] for t in told)
+        return state, sum(r.busy for r in reports)
 
     def _windowing(self, batch: MicroBatch) -> WindowStep:
         return WindowStep(
@@ -277,15 +292,15 @@ class QueryProgram:
 
     def _set_aside(self, folded: Folded) -> list[Publication]:
         """Late and bad rows become visible with the batch's commit."""
-        asides = [t[key] for t in folded.tallies for key in ("late_file", "dead_file") if t[key]]
+        asides = [file for t in folded.tallies for file in (t.late_file, t.dead_file) if file]
         return [Publication(f, str(Path(f).parent.parent / f"part-{Path(f).name}")) for f in asides]
 
     def _counted(self, done: Windowed, folded: Folded) -> QueryState:
         totals = done.state.totals
         totals = QueryTotals(
-            rows=totals.rows + folded.total("rows"),
-            late=totals.late + folded.total("late"),
-            bad=totals.bad + folded.total("bad"),
+            rows=totals.rows + folded.rows,
+            late=totals.late + folded.late,
+            bad=totals.bad + folded.bad,
             windows=totals.windows + len(done.sizes),
             results=totals.results + sum(done.sizes.values()),
         )
@@ -293,7 +308,7 @@ class QueryProgram:
 
     def _utilisation(self, workers: int, folded: Folded) -> float:
         """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
-        busy = _by_worker(workers, [(w["worker"], w["busy"]) for w in folded.workers])
+        busy = _by_worker(workers, [(w.worker, w.busy) for w in folded.workers])
         return stage_utilisation(_rows_by_worker(workers, folded), busy, self.watch.period)
 
     def _first_arrivals(self, state: QueryState, done: Windowed) -> list[float]:
@@ -318,7 +333,7 @@ def _closed_between(state: QueryState, before: int | None, after: int | None) ->
 
 
 def _rows_by_worker(workers: int, folded: Folded) -> list[float]:
-    return _by_worker(workers, [(w["worker"], sum(p[3] for p in w["parts"])) for w in folded.workers])
+    return _by_worker(workers, [(w.worker, w.received) for w in folded.workers])
 
 
 def _by_worker(workers: int, values: list[tuple[int, float]]) -> list[float]:

@@ -1,40 +1,133 @@
-"""Stages that do numbered pieces of work and tell the driver about each in one small report."""
+"""What the tasks of a query's stages tell the driver, and stages that do numbered pieces of work."""
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
+from penstock.disorder import BatchStats
+from penstock.spark.runtime.report import Report
+
+R = TypeVar("R", bound=Report)
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _SCHEMA = StructType().add("report", StringType())
 
 
-def report(told: dict[str, Any]) -> pa.RecordBatch:
-    """What a task tells the driver."""
-    return pa.RecordBatch.from_arrays([pa.array([json.dumps(told)])], names=["report"])
+@dataclass(frozen=True)
+class TallyReport(Report):
+    """What one input partition saw: rows, late and unusable ones, their times, the files of those set aside."""
+
+    rows: int
+    late: int
+    bad: int
+    stats: BatchStats
+    late_file: str | None
+    dead_file: str | None
+    seconds: float
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields made from plain values."""
+        return {**values, "stats": BatchStats.from_json(values["stats"])}
+
+
+@dataclass(frozen=True)
+class FoldedPart:
+    """One pane of a pane worker: its segment in the worker's file, the rows it keeps and has received."""
+
+    pane: int
+    segment: int
+    rows: int
+    received: int
+
+
+@dataclass(frozen=True)
+class FoldReport(Report):
+    """What one pane worker made of its rows."""
+
+    worker: int
+    file: str
+    parts: tuple[FoldedPart, ...]
+    busy: float
+    cpu: float
+    write: float
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields made from plain values."""
+        return {**values, "parts": tuple(FoldedPart(**part) for part in values["parts"])}
+
+    @property
+    def received(self) -> int:
+        """Rows the worker was given."""
+        return sum(part.received for part in self.parts)
+
+
+@dataclass(frozen=True)
+class CloseReport(Report):
+    """A part that was kept as rows, sorted and selected at last."""
+
+    index: int
+    file: str
+    rows: int
+    busy: float
+
+
+@dataclass(frozen=True)
+class WindowReport(Report):
+    """What one task of the window stage did; which files it wrote depends on the stage."""
+
+    worker: int
+    busy: float
+    #: Window -> rows of its answer.
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    output_file: str | None = None
+    #: Row ids of windows of which the task had only a part.
+    members_file: str | None = None
+    #: What the stage keeps for the next batch.
+    live_file: str | None = None
+    live_rows: int = 0
+    #: A MERGE task: the window it worked for, and the ids of its result.
+    merged_window: int | None = None
+    merged_file: str | None = None
+    candidates: int = 0
+    cpu: float = 0.0
+    write: float = 0.0
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields made from plain values."""
+        return {**values, "sizes": {int(window): rows for window, rows in values["sizes"].items()}}
+
+
+def report_batch(report: Report) -> pa.RecordBatch:
+    """A report as a row for Spark."""
+    return pa.RecordBatch.from_arrays([pa.array([report.to_json()])], names=["report"])
 
 
 class NumberedStage(ABC):
-    """A stage that does the pieces of work whose numbers come in, and tells about each."""
+    """A stage that does the pieces of work whose numbers come in, and reports each."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do the pieces, one after another."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield report(self.piece(number))
+                yield report_batch(self.piece(number))
 
     @abstractmethod
-    def piece(self, number: int) -> dict[str, Any]:
-        """Do one piece; what it gives is told to the driver."""
+    def piece(self, number: int) -> Report:
+        """Do one piece and report it."""
 
 
-def run_stage(spark: SparkSession, stage: Stage, tasks: int, most: int | None = None) -> list[dict[str, Any]]:
+def run_stage(
+    spark: SparkSession, stage: Stage, kind: type[R], tasks: int, most: int | None = None
+) -> list[R]:
     """Run a stage over the numbers 0 .. tasks - 1, a number a task (or dealt to at most ``most``); gather the reports."""
     partitions = min(tasks, most) if most else tasks
     frame = spark.range(0, tasks, 1, partitions).mapInArrow(stage, _SCHEMA)
-    return [json.loads(row.report) for row in frame.collect()]
+    return [kind.from_json(row.report) for row in frame.collect()]

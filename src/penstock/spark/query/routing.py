@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from penstock.disorder import BatchStats, partition_stats
+from penstock.spark.query.reports import TallyReport
 from penstock.spark.query.rows import LATEST_US, Times, check_rows
 from penstock.spark.runtime.arrow_batches import gathered
 
@@ -113,8 +114,8 @@ class Router:
                 yield message(worker, "rows", source, number, payload)
                 number += 1
         if tally.rows:
-            report = tally.report(self, source) | {"seconds": time.perf_counter() - started}
-            yield message(self.plan.order[0], "tally", source, number, json.dumps(report).encode())
+            report = tally.report(self, source, time.perf_counter() - started)
+            yield message(self.plan.order[0], "tally", source, number, report.to_json().encode())
 
     def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
         latest = LATEST_US
@@ -165,16 +166,16 @@ class _Tally:
             self._stats = self._stats.merge(partition_stats(times, seen=self._seen, punctuation=punctuation))
             self._seen = max(int(times.max()), self._seen if self._seen is not None else -1)
 
-    def report(self, router: Router, source: int) -> dict[str, object]:
-        bad_rows = sum(b.num_rows for b in self.bad)
-        return {
-            "rows": self.rows,
-            "late": self.late_rows,
-            "bad": bad_rows,
-            "stats": self._stats.to_json(),
-            "late_file": _set_aside(router.late_folder, router.prefix, source, self.late),
-            "dead_file": _set_aside(router.dead_folder, router.prefix, source, self.bad),
-        }
+    def report(self, router: Router, source: int, seconds: float) -> TallyReport:
+        return TallyReport(
+            rows=self.rows,
+            late=self.late_rows,
+            bad=sum(b.num_rows for b in self.bad),
+            stats=self._stats,
+            late_file=_set_aside(router.late_folder, router.prefix, source, self.late),
+            dead_file=_set_aside(router.dead_folder, router.prefix, source, self.bad),
+            seconds=seconds,
+        )
 
 
 def unpack(payload: pa.Buffer) -> tuple[pa.Table, list[int], list[int]]:

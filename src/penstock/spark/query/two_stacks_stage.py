@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from penstock.preference.two_stacks import Partial, TwoStacks
 from penstock.spark.query.parts import PartRows
+from penstock.spark.query.reports import WindowReport
 from penstock.spark.query.slices import SlicedStage
+from penstock.spark.query.window_output import WrittenWindows
 from penstock.spark.query.window_tasks import joined_pieces
 from penstock.spark.runtime.segments import read_segment, write_segments
 
@@ -30,7 +32,7 @@ class StacksStage(SlicedStage):
     #: Files of the stacks as of the batch before.
     stacks: tuple[str, ...]
 
-    def piece(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> WindowReport:
         """One slice."""
         started, cpu = time.perf_counter(), time.process_time()
         stacks = self._restored(number)
@@ -48,17 +50,18 @@ class StacksStage(SlicedStage):
             stacks = self._advanced(stacks, pane, number)
         stacks = stacks.expire(self.needed_from)
         done = time.perf_counter()
-        told = self.writer.write_rows(number, self.parts, ids, extras) if ids else {"sizes": {}}
+        written = self.writer.write_rows(number, self.parts, ids, extras) if ids else WrittenWindows()
         file, rows = self._saved(stacks, number)
-        return told | {
-            "slice": number,
-            "live_file": file,
-            "live_rows": rows,
-            "candidates": sum(len(self.parts.rows(p)) for p in self.parts.parts if p.pane in self.closing),
-            "busy": done - started,
-            "cpu": time.process_time() - cpu,
-            "write": time.perf_counter() - done,
-        }
+        return WindowReport(
+            **vars(written),
+            worker=number,
+            live_file=file,
+            live_rows=rows,
+            candidates=sum(len(self.parts.rows(p)) for p in self.parts.parts if p.pane in self.closing),
+            busy=done - started,
+            cpu=time.process_time() - cpu,
+            write=time.perf_counter() - done,
+        )
 
     def _mine(self, rows: PartRows, number: int) -> PartRows:
         if rows.classes is None:

@@ -1,8 +1,8 @@
 """Windows as output: which panes they span, and how their rows are written."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,15 @@ def result_schema(schema: pa.Schema, time: str, preference: Preference) -> pa.Sc
 
 
 @dataclass(frozen=True)
+class WrittenWindows:
+    """What a writer wrote: the sizes of the windows' answers, the file of their rows or of row ids."""
+
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    output_file: str | None = None
+    members_file: str | None = None
+
+
+@dataclass(frozen=True)
 class WindowWriter:
     """Turns the rows of windows into a Parquet file, or, where only part of each window is at hand, into a file of ids."""
 
@@ -63,10 +72,10 @@ class WindowWriter:
 
     def write(
         self, number: int, parts: Parts, rows: PartRows, members: Sequence[NDArray[np.int64]]
-    ) -> dict[str, Any]:
+    ) -> WrittenWindows:
         """Write the windows' rows; ``members`` are row numbers of ``rows``, one array a window."""
         if not self.windows:
-            return {"sizes": {}}
+            return WrittenWindows()
         if not self.answers:
             return self._write_members(number, parts, rows, members)
         ids, sizes, extras = [], [], []
@@ -80,12 +89,12 @@ class WindowWriter:
 
     def write_rows(
         self, number: int, parts: Parts, ids: Sequence[Ids], extras: Sequence[dict[str, NDArray[Any]]]
-    ) -> dict[str, Any]:
+    ) -> WrittenWindows:
         """Write the final rows of each window, with the values of the added columns."""
         sizes = [len(i) for i in ids]
-        told = {"sizes": {w.number: n for w, n in zip(self.windows, sizes, strict=True)}}
+        by_window = {w.number: n for w, n in zip(self.windows, sizes, strict=True)}
         if not sum(sizes):
-            return told
+            return WrittenWindows(by_window)
         table = parts.full_rows(np.concatenate(ids), self.schema)
         result = result_schema(table.schema, self.time, self.preference)
         starts = np.repeat(np.array([w.start_us for w in self.windows], dtype=np.int64), sizes)
@@ -98,18 +107,18 @@ class WindowWriter:
         ]
         path = f"{self.staging}/{self.prefix}-{number}-{uuid.uuid4().hex[:8]}.parquet"
         pq.write_table(pa.table(columns, schema=result), path, use_dictionary=_texts(result))
-        return told | {"output_file": path}
+        return WrittenWindows(by_window, path)
 
     def _write_members(
         self, number: int, parts: Parts, rows: PartRows, members: Sequence[NDArray[np.int64]]
-    ) -> dict[str, Any]:
+    ) -> WrittenWindows:
         ids = rows.ids[np.concatenate(members)]
         windows = np.repeat(
             np.array([w.number for w in self.windows], dtype=np.int64), [len(m) for m in members]
         )
         table = pa.table([pa.array(windows), pa.array(ids)], schema=MEMBER_SCHEMA)
         name = write_segments(parts.state_folder, f"{self.prefix}-members{number}", MEMBER_SCHEMA, [table])
-        return {"sizes": {}, "members_file": name}
+        return WrittenWindows(members_file=name)
 
 
 def _texts(schema: pa.Schema) -> list[str] | bool:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -13,7 +12,7 @@ from penstock.spark.query import window_tasks
 from penstock.spark.query.live_stage import LiveStage, by_dominance
 from penstock.spark.query.pane_stage import GroupedPreference, Part
 from penstock.spark.query.parts import Parts
-from penstock.spark.query.reports import Stage, run_stage
+from penstock.spark.query.reports import Stage, WindowReport, run_stage
 from penstock.spark.query.state import QueryState
 from penstock.spark.query.two_stacks_stage import StacksStage
 from penstock.spark.query.window_output import Span, WindowWriter
@@ -150,13 +149,13 @@ class WindowStep:
                 prefix=prefix,
                 writer=writer,
             )
-        told = run_stage(spark, stage, slices)
-        members = tuple(t["members_file"] for t in told if "members_file" in t)
+        reports = run_stage(spark, stage, WindowReport, slices)
+        members = tuple(r.members_file for r in reports if r.members_file)
         if members:
             answers = AnswerStage(parts, due, members, self._writer(due, prefix, whole=True))
-            told += run_stage(spark, answers, len(due), slices)
-        state = replace(state, window_files=tuple(t["live_file"] for t in told if "live_file" in t))
-        return _added(replace(done, state=state), told)
+            reports += run_stage(spark, answers, WindowReport, len(due), slices)
+        state = replace(state, window_files=tuple(r.live_file for r in reports if r.live_file))
+        return _added(replace(done, state=state), reports)
 
     def _per_window(self, spark: SparkSession, state: QueryState, due: tuple[Span, ...]) -> Windowed:
         state = replace(state, window_kind="", window_files=(), windowed_before=None)
@@ -168,15 +167,13 @@ class WindowStep:
         tasks = [
             WindowTask(w.number, tuple(p.id for p in state.parts if w.first <= p.pane <= w.last)) for w in due
         ]
-        told: list[dict[str, Any]] = []
+        reports: list[WindowReport] = []
         if self.strategy == "WIN_FB_MERGE":
             first, tasks = window_tasks.merge_tasks(tasks, sizes, workers)
             if first:
-                told = run_stage(spark, MergeStage(parts, tuple(first), self.prefix), len(first))
-                tasks = [
-                    replace(t, merged=tuple(m["file"] for m in told if m["window"] == t.window))
-                    for t in tasks
-                ]
+                merge = MergeStage(parts, tuple(first), self.prefix)
+                reports = run_stage(spark, merge, WindowReport, len(first))
+                tasks = [replace(t, merged=_merged_files(reports, t.window)) for t in tasks]
         work = [sum(sizes[p] for p in task.parts) for task in tasks]
         chosen = window_tasks.assign(self.strategy, due, work, workers)
         stage = WindowStage(
@@ -185,33 +182,35 @@ class WindowStep:
             due,
             self._writer((), self.prefix, whole=True),
         )
-        told += run_stage(spark, stage, workers)
-        return _added(Windowed(state), told)
+        reports += run_stage(spark, stage, WindowReport, workers)
+        return _added(Windowed(state), reports)
 
     def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:
         return WindowWriter(self.rowset.preference, due, self.schema, self.time, self.staging, prefix, whole)
 
 
-def _added(done: Windowed, told: Sequence[dict[str, Any]]) -> Windowed:
-    sizes = dict(done.sizes)
-    for t in told:
-        for window, rows in t.get("sizes", {}).items():
-            sizes[int(window)] = sizes.get(int(window), 0) + rows
-    workers = max([done.state.window_workers, *(t.get("slice", t.get("task", 0)) + 1 for t in told)])
+def _merged_files(reports: Sequence[WindowReport], window: int) -> tuple[str, ...]:
+    return tuple(r.merged_file for r in reports if r.merged_file and r.merged_window == window)
+
+
+def _added(done: Windowed, reports: Sequence[WindowReport]) -> Windowed:
+    sizes = Counter(done.sizes)
+    for report in reports:
+        sizes.update(report.sizes)
+    workers = max([done.state.window_workers, *(r.worker + 1 for r in reports)])
     busy = [*done.busy, *([0.0] * (workers - len(done.busy)))]
     candidates = [*done.candidates, *([0] * (workers - len(done.candidates)))]
-    for t in told:
-        worker = t.get("slice", t.get("task", 0))
-        busy[worker] += t["busy"]
-        candidates[worker] += t.get("candidates", 0)
+    for report in reports:
+        busy[report.worker] += report.busy
+        candidates[report.worker] += report.candidates
     return replace(
         done,
-        sizes=sizes,
-        output_files=(*done.output_files, *(t["output_file"] for t in told if "output_file" in t)),
+        sizes=dict(sizes),
+        output_files=(*done.output_files, *(r.output_file for r in reports if r.output_file)),
         busy=tuple(busy),
         candidates=tuple(candidates),
-        write=done.write + max((t.get("write", 0.0) for t in told), default=0.0),
-        live_rows=sum(t.get("live_rows", 0) for t in told),
+        write=done.write + max((r.write for r in reports), default=0.0),
+        live_rows=sum(r.live_rows for r in reports),
     )
 
 

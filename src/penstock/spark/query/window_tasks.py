@@ -10,15 +10,14 @@ every window is computed from all its rows.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.preference.two_stacks import Partial, merged
 from penstock.spark.query.parts import Ids, PartRows, Parts
-from penstock.spark.query.reports import NumberedStage, report
-from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter
+from penstock.spark.query.reports import NumberedStage, WindowReport, report_batch
+from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter, WrittenWindows
 from penstock.spark.runtime.segments import read_segment, write_segments
 
 STRATEGIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")
@@ -59,7 +58,7 @@ class WindowStage(NumberedStage):
     spans: tuple[Span, ...]
     writer: WindowWriter
 
-    def piece(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> WindowReport:
         """The windows of one worker."""
         started, cpu = time.perf_counter(), time.process_time()
         preference = self.parts.rowset.preference
@@ -75,14 +74,15 @@ class WindowStage(NumberedStage):
             spans.append(next(s for s in self.spans if s.number == task.window))
         done = time.perf_counter()
         writer = WindowWriter(**(vars(self.writer) | {"windows": tuple(spans)}))
-        told = writer.write_rows(number, self.parts, ids, extras) if spans else {"sizes": {}}
-        return told | {
-            "slice": number,
-            "candidates": joined,
-            "busy": done - started,
-            "cpu": time.process_time() - cpu,
-            "write": time.perf_counter() - done,
-        }
+        written = writer.write_rows(number, self.parts, ids, extras) if spans else WrittenWindows()
+        return WindowReport(
+            **vars(written),
+            worker=number,
+            candidates=joined,
+            busy=done - started,
+            cpu=time.process_time() - cpu,
+            write=time.perf_counter() - done,
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class MergeStage(NumberedStage):
     tasks: tuple[WindowTask, ...]
     prefix: str
 
-    def piece(self, number: int) -> dict[str, Any]:
+    def piece(self, number: int) -> WindowReport:
         """One task."""
         started = time.perf_counter()
         task = self.tasks[number]
@@ -102,8 +102,8 @@ class MergeStage(NumberedStage):
         table = pa.table(columns, schema=MEMBER_SCHEMA)
         prefix = f"{self.prefix}-merge{number}"
         name = write_segments(self.parts.state_folder, prefix, MEMBER_SCHEMA, [table])
-        told = {"task": number, "window": task.window, "file": name}
-        return told | {"busy": time.perf_counter() - started}
+        busy = time.perf_counter() - started
+        return WindowReport(number, busy, merged_window=task.window, merged_file=name)
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,14 @@ class AnswerStage:
                 kept, values = self.parts.rowset.preference.answer(rows.points, rows.classes)
                 done = time.perf_counter()
                 writer = WindowWriter(**(vars(self.writer) | {"windows": (span,)}))
-                told = writer.write_rows(place, self.parts, [rows.ids[kept]], [values])
-                yield report(
-                    told | {"slice": place, "busy": done - started, "write": time.perf_counter() - done}
+                written = writer.write_rows(place, self.parts, [rows.ids[kept]], [values])
+                yield report_batch(
+                    WindowReport(
+                        **vars(written),
+                        worker=place,
+                        busy=done - started,
+                        write=time.perf_counter() - done,
+                    )
                 )
 
 
