@@ -1,6 +1,9 @@
-"""Whole workers for several stages under one common limit."""
+"""Who gets how much: workers for stages under one limit, pieces of work for workers."""
 
 from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 
 def fit(wanted: Sequence[int], limit: int) -> tuple[int, ...]:
@@ -29,3 +32,17 @@ def fit(wanted: Sequence[int], limit: int) -> tuple[int, ...]:
     ):  # the ones that were lifted to one are paid for by the largest
         given[given.index(max(given))] -= 1
     return tuple(given)
+
+
+def deal(weights: ArrayLike, loads: NDArray[np.float64], *, heaviest_first: bool = True) -> NDArray[np.int64]:
+    """The place of each weight: one after the other to the least loaded place. ``loads`` grows by what each place gets.
+
+    >>> deal([3.0, 1.0, 2.0], np.zeros(2)).tolist(), deal([1.0, 1.0, 9.0], np.zeros(2), heaviest_first=False).tolist()
+    ([0, 1, 1], [0, 1, 0])
+    """
+    weight = np.asarray(weights, dtype=float)
+    places = np.empty(len(weight), dtype=np.int64)
+    for at in np.argsort(-weight, kind="stable") if heaviest_first else range(len(weight)):
+        places[at] = loads.argmin()
+        loads[places[at]] += weight[at]
+    return places

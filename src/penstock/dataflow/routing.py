@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.core.allocation import deal
 from penstock.core.errors import PenstockError
 
 #: The replica of each key group.
@@ -58,10 +59,7 @@ def dealt(weights: ArrayLike, replicas: int) -> Routing:
     >>> dealt((3.0, 1.0, 2.0), 2)
     (0, 1, 1)
     """
-    weight = np.asarray(weights, dtype=float)
-    table = np.full(len(weight), replicas)
-    _deal(table, weight, np.zeros(replicas))
-    return tuple(table.tolist())
+    return tuple(deal(weights, np.zeros(replicas)).tolist())
 
 
 def rebalance(
@@ -78,7 +76,8 @@ def rebalance(
     """
     table, weight = np.asarray(routing, dtype=int).copy(), np.asarray(weights, dtype=float)
     loads = loads_of(table.tolist(), weight, replicas)
-    _deal(table, weight, loads)
+    gone = np.flatnonzero(table >= replicas)
+    table[gone] = deal(weight[gone], loads)
     goal = (1 + tolerance) * loads.mean()
     for _ in range(4 * len(table)):
         high, low = int(loads.argmax()), int(loads.argmin())
@@ -91,14 +90,6 @@ def rebalance(
         loads[high] -= weight[best]
         loads[low] += weight[best]
     return tuple(table.tolist())
-
-
-def _deal(table: NDArray[np.int_], weight: NDArray[np.float64], loads: NDArray[np.float64]) -> None:
-    """Give the groups of replicas that are gone to those that are there, in place."""
-    gone = np.flatnonzero(table >= len(loads))
-    for group in gone[np.argsort(-weight[gone], kind="stable")]:
-        table[group] = int(loads.argmin())
-        loads[table[group]] += weight[group]
 
 
 def is_uneven(routing: Sequence[int], weights: ArrayLike, replicas: int, uneven: float = UNEVEN) -> bool:

@@ -10,6 +10,9 @@ from penstock.core.jit import jit
 
 Numbers = NDArray[np.int64]
 
+#: Strategies that look at no load.
+IN_TURN = ("PB_RR", "TB_RR")
+
 
 @dataclass(frozen=True)
 class OpenPane:
@@ -34,6 +37,12 @@ class Assignment:
     rotation: int = 0
 
 
+def in_turn(strategy: str, panes: Numbers, workers: int, rotation: int = 0) -> Numbers:
+    """The worker of each row where nobody's load counts: panes in turn (``PB_RR``) or rows in turn (``TB_RR``)."""
+    turns = panes if strategy == "PB_RR" else rotation + np.arange(len(panes), dtype=np.int64)
+    return np.mod(turns, workers)
+
+
 def assign(
     strategy: str,
     threshold: float,
@@ -51,11 +60,6 @@ def assign(
     [0, 0, 1, 1]
     """
     count = len(loads)
-    if strategy == "TB_RR":
-        workers = (rotation + np.arange(len(panes), dtype=np.int64)) % count
-        rotation = int((rotation + len(panes)) % count)
-    elif strategy == "PB_RR":
-        workers = np.mod(panes, count)
     distinct, index = np.unique(panes, return_inverse=True)
     sizes = np.zeros((len(distinct), count), dtype=np.int64)
     owners = np.full(len(distinct), -1, dtype=np.int64)
@@ -64,7 +68,9 @@ def assign(
             sizes[at, : len(open_panes[pane].sizes)] = open_panes[pane].sizes[:count]
             owners[at] = open_panes[pane].owner
     queued = np.array(loads, dtype=np.int64)
-    if strategy in ("PB_RR", "TB_RR"):
+    if strategy in IN_TURN:
+        workers = in_turn(strategy, panes, count, rotation)
+        rotation = int((rotation + len(panes)) % count) if strategy == "TB_RR" else rotation
         np.add.at(sizes, (index, workers), 1)
         np.add.at(queued, workers, 1)
         owners[index] = workers

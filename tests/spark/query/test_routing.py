@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.query.routing import Router, RoutingPlan, pack, unpack
+from penstock.preference.routing_plan import RoutingPlan
+from penstock.spark.query.routing import Router, pack, unpack
 
 panes_in_order = st.lists(st.integers(0, 5), max_size=80).map(lambda p: np.array(p, dtype=np.int64))
 

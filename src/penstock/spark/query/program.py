@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.disorder import BatchStats, InOrder
+from penstock.preference.routing_plan import RoutingPlan
 from penstock.preference.splitting import SplitState
 from penstock.spark.query import pane_stage
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, PaneStage, Part
 from penstock.spark.query.reports import CloseReport, FoldReport, TallyReport, run_stage
-from penstock.spark.query.routing import MESSAGE_SCHEMA, Router, RoutingPlan
+from penstock.spark.query.routing import MESSAGE_SCHEMA, Router
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.watch import BatchFigures, Watch, stage_utilisation
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.preference import window_scheduling
 from penstock.preference.panes import PaneModel
 from penstock.spark.query import window_tasks
 from penstock.spark.query.live_stage import LiveStage, by_dominance
@@ -175,7 +176,7 @@ class WindowStep:
                 reports = run_stage(spark, merge, WindowReport, len(first))
                 tasks = [replace(t, merged=_merged_files(reports, t.window)) for t in tasks]
         work = [sum(sizes[p] for p in task.parts) for task in tasks]
-        chosen = window_tasks.assign(self.strategy, due, work, workers)
+        chosen = window_scheduling.assign(self.strategy, [w.number for w in due], work, workers)
         stage = WindowStage(
             parts,
             tuple(tuple(tasks[place] for place in places) for places in chosen),

@@ -1,10 +1,7 @@
 """The papers' window stages: one task a window, each joining all its panes anew.
 
-``WIN_RR`` deals windows to workers in turn. ``WIN_FB`` gives each next window, oldest first, to the worker that
-would be idle first, judged by the rows it has to join (in the papers a feedback message says so; in a micro-batch all
-windows are known at once). ``WIN_FB_MERGE`` adds MERGE tasks: where there are fewer windows than workers, idle workers
-join halves of a window's parts beforehand (Elastic-PPQ 3.2, Alg. 2 and 3). ``WIN_PLAIN`` is what was done before panes:
-every window is computed from all its rows.
+Who joins which window is in :mod:`penstock.preference.window_scheduling`. ``WIN_FB_MERGE`` adds MERGE tasks where there
+are fewer windows than workers. ``WIN_PLAIN`` is what was done before panes: every window is computed from all its rows.
 """
 
 import time
@@ -15,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.preference.two_stacks import Partial, merged
+from penstock.preference.window_scheduling import merge_piles
 from penstock.spark.query.parts import Ids, PartRows, Parts
 from penstock.spark.query.reports import NumberedStage, WindowReport, report_batch
 from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter, WrittenWindows
@@ -31,22 +29,6 @@ class WindowTask:
     parts: tuple[int, ...]
     #: Files of ids that a first round of MERGE tasks wrote.
     merged: tuple[str, ...] = ()
-
-
-def assign(strategy: str, windows: Sequence[Span], work: Sequence[int], workers: int) -> list[list[int]]:
-    """Which windows (by place) each worker takes.
-
-    >>> spans = [Span(n, n, n, 0, 0) for n in range(4)]
-    >>> assign("WIN_RR", spans, [9, 1, 1, 1], 2), assign("WIN_FB", spans, [9, 1, 1, 1], 2)
-    ([[0, 2], [1, 3]], [[0], [1, 2, 3]])
-    """
-    chosen: list[list[int]] = [[] for _ in range(workers)]
-    loads = [0] * workers
-    for place, window in enumerate(windows):
-        worker = window.number % workers if strategy == "WIN_RR" else loads.index(min(loads))
-        chosen[worker].append(place)
-        loads[worker] += work[place]
-    return chosen
 
 
 @dataclass(frozen=True)
@@ -152,9 +134,7 @@ def merge_tasks(
     first: list[WindowTask] = []
     rest: list[WindowTask] = []
     for task in windows:
-        piles: list[list[int]] = [[] for _ in range(share)]
-        for part in sorted(task.parts, key=lambda p: -sizes[p]):
-            min(piles, key=lambda pile: sum(sizes[p] for p in pile)).append(part)
+        piles = merge_piles(task.parts, sizes, share)
         large = [pile for pile in piles if len(pile) > 1]
         first += [WindowTask(task.window, tuple(pile)) for pile in large]
         rest.append(WindowTask(task.window, tuple(p for pile in piles if len(pile) == 1 for p in pile)))

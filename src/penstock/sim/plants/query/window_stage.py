@@ -9,11 +9,7 @@ here what the workers got and what still waits at its end, since an idle worker 
 
     rho = sum_i p_i lambda_i / mu,   p_i = given_i / given,   lambda_i = p_i (given + waiting),   mu = period done / busy
 
-==========  =======================================================================================
-``WIN_FB``  an idle worker gets a WIN_UPDATE of the oldest window that has one and is not busy
-``MERGE``   the same, and where no WIN_UPDATE is to be had, a MERGE of the oldest window with two results
-``WIN_RR``  windows belong to workers in turn; a worker does the tasks of its own windows only
-==========  =======================================================================================
+The strategies are those of :mod:`penstock.preference.window_scheduling`, event by event.
 """
 
 from collections import deque
@@ -26,6 +22,7 @@ import numpy as np
 
 from penstock.core.errors import PenstockError
 from penstock.preference.panes import PaneModel
+from penstock.preference.window_scheduling import turn
 from penstock.sim.plants.query.bnl import Rows, merged
 from penstock.sim.plants.query.pane_stage import PaneResult
 
@@ -141,7 +138,7 @@ class SimulatedWindowStage:
         mine = self.strategy == "WIN_RR"
         for number in sorted(self._windows):
             window = self._windows[number]
-            if window.buffer and not window.busy and (not mine or number % self.workers == worker):
+            if window.buffer and not window.busy and (not mine or turn(number, self.workers) == worker):
                 self._update(worker, window, now)
                 return True
         if self.strategy == "MERGE":
