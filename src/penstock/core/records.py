@@ -6,26 +6,19 @@ from functools import cache
 from math import inf, isfinite, isinf, nan
 from typing import Any
 
+from penstock.core import observation as seen
 from penstock.core.capacity import Capacity
-from penstock.core.observation import (
-    KeyLoad,
-    LastChange,
-    Latency,
-    Observation,
-    OperatorObservation,
-    RegionObservation,
-    StageObservation,
-)
+from penstock.core.observation import Observation, StageObservation
 
 #: Version of the record layout; a reader refuses newer ones than its own.
 SCHEMA = 1
 
 _NESTED: dict[str, Any] = {
-    "latency": Latency,
-    "last_change": LastChange,
-    "keys": KeyLoad,
+    "latency": seen.Latency,
+    "last_change": seen.LastChange,
+    "keys": seen.KeyLoad,
     "stages": StageObservation,
-    "regions": RegionObservation,
+    "regions": seen.RegionObservation,
 }
 _CAPACITIES = {"workers", "replicas", "cpu_share", "frequency", "executors"}
 
@@ -109,7 +102,7 @@ def _field(name: str, kind: type, value: Any) -> Any:
     if name in _CAPACITIES:
         return Capacity(*value)
     if name == "operators" and kind is StageObservation:
-        return tuple(_build(OperatorObservation, v) for v in value)
+        return tuple(_build(seen.OperatorObservation, v) for v in value)
     if name in _NESTED:
         inner = _NESTED[name]
         return tuple(_build(inner, v) for v in value) if isinstance(value, list) else _build(inner, value)

@@ -5,7 +5,7 @@ tuple that raises stands alone: it is shown, or put aside where the operator say
 """
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +43,20 @@ def call(
     """Hand the tuples to the operator; what had to be put aside is given back."""
     if not any(len(r) for r in rows.values()):
         return []
-    make = _by_key if task.spec.grain == "key" else _by_table
-    caller = _Caller(task, state, output, make, firings)
+    caller = _Caller(task, state, output, firings)
     caller.attempt(dict(rows))
     return caller.dead
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of an operator's code: the tuples by port, the state, where output goes, firings by key."""
+
+    task: "Task"
+    rows: dict[str, Rows]
+    state: KeyedState | None
+    output: Output
+    firings: NDArray[np.int64] | None
 
 
 class _Caller:
@@ -55,10 +65,10 @@ class _Caller:
         task: "Task",
         state: KeyedState | None,
         output: Output,
-        make: Callable[..., None],
         firings: NDArray[np.int64] | None,
     ) -> None:
-        self.task, self.state, self.output, self.make, self.firings = task, state, output, make, firings
+        self.task, self.state, self.output, self.firings = task, state, output, firings
+        self.make = _by_key if task.spec.grain == "key" else _by_table
         self.dead: list[DeadRows] = []
 
     def attempt(self, rows: dict[str, Rows]) -> None:
@@ -69,7 +79,7 @@ class _Caller:
             self.state.copy() if self.state is not None and self.task.spec.on_error == "dead-letter" else None
         )
         try:
-            self.make(self.task, rows, self.state, self.output, self.firings)
+            self.make(_Call(self.task, rows, self.state, self.output, self.firings))
         except PenstockError:
             raise
         except Exception as error:  # noqa: BLE001 - an operator is user code
@@ -109,32 +119,22 @@ class _Caller:
         trial = Output(self.task.context.name, self.task.context.outputs)
         state = None if self.state is None else self.state.copy()
         try:
-            self.make(self.task, rows, state, trial, self.firings)
+            self.make(_Call(self.task, rows, state, trial, self.firings))
         except Exception:  # noqa: BLE001 - an operator is user code
             return True
         return False
 
 
-def _by_table(
-    task: "Task",
-    rows: dict[str, Rows],
-    state: KeyedState | None,
-    output: Output,
-    firings: NDArray[np.int64] | None,
-) -> None:
+def _by_table(call: _Call) -> None:
+    task, rows, state, output = call.task, call.rows, call.state, call.output
     only = next(iter(rows.values()))
     output.expect(only.positions if len(rows) == 1 else None, single=False)
     task.operator.invoke(only if len(rows) == 1 else rows, state, output)
 
 
-def _by_key(
-    task: "Task",
-    rows: dict[str, Rows],
-    state: KeyedState | None,
-    output: Output,
-    firings: NDArray[np.int64] | None,
-) -> None:
+def _by_key(call: _Call) -> None:
     """One call a key, or a firing; tuples are dictionaries."""
+    task, rows, state, output, firings = call.task, call.rows, call.state, call.output, call.firings
     if state is None:
         for slot, some in enumerate(next(iter(rows.values())).lists() if len(rows) == 1 else []):
             output.expect(next(iter(rows.values())).positions[slot], single=True)

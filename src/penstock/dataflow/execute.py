@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import DeadRows
-from penstock.dataflow.invoke import Result, invoke
+from penstock.dataflow.invoke import OperatorFigures, invoke
 from penstock.dataflow.keys import hash_keys
 from penstock.dataflow.rows import Chunk
 from penstock.dataflow.wiring import Local, Send, Wiring, Write
@@ -26,28 +26,6 @@ class Store(Protocol):
 
     def save(self, operator: str, layer: pa.Table) -> None:
         """Keep what changed."""
-
-
-@dataclass
-class OperatorFigures:
-    """What one operator did in one task."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    cpu: float = 0.0
-    waiting: int = 0
-    fullest: float = 0.0
-    clock: int | None = None
-
-    def add(self, result: Result) -> None:
-        """Count one call of the runtime."""
-        self.rows_in += result.rows_in
-        self.rows_out += result.rows_out
-        self.cpu += result.cpu
-        self.waiting += result.waiting
-        self.fullest = max(self.fullest, result.fullest)
-        if result.clock is not None:
-            self.clock = max(result.clock, self.clock if self.clock is not None else result.clock)
 
 
 @dataclass

@@ -38,12 +38,9 @@ class Task:
 
 
 @dataclass
-class Result:
-    """What became of one call of the runtime."""
+class OperatorFigures:
+    """What one operator did: in one call of the runtime, or summed up over the calls of a task."""
 
-    outputs: dict[str, Chunk] = field(default_factory=dict)
-    layer: pa.Table | None = None
-    dead: list[DeadRows] = field(default_factory=list)
     rows_in: int = 0
     rows_out: int = 0
     cpu: float = 0.0
@@ -51,6 +48,25 @@ class Result:
     fullest: float = 0.0
     #: The newest event time seen, in microseconds, for operators with a time to live.
     clock: int | None = None
+
+    def add(self, other: "OperatorFigures") -> None:
+        """Count one call more."""
+        self.rows_in += other.rows_in
+        self.rows_out += other.rows_out
+        self.cpu += other.cpu
+        self.waiting += other.waiting
+        self.fullest = max(self.fullest, other.fullest)
+        if other.clock is not None:
+            self.clock = max(other.clock, self.clock if self.clock is not None else other.clock)
+
+
+@dataclass
+class Result(OperatorFigures):
+    """What became of one call of the runtime."""
+
+    outputs: dict[str, Chunk] = field(default_factory=dict)
+    layer: pa.Table | None = None
+    dead: list[DeadRows] = field(default_factory=list)
 
 
 def invoke(

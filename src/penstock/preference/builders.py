@@ -9,7 +9,7 @@ from penstock.core.errors import PenstockError
 from penstock.preference import best, factor
 from penstock.preference.attributes import Attribute, diff, maximize, minimize, ranked
 from penstock.preference.incremental import merge_skylines
-from penstock.preference.points import Codes, Points, Rows, as_points, members
+from penstock.preference.points import Classes, Codes, Points, Rows, as_points, members
 from penstock.preference.preference import Extras, Preference
 from penstock.preference.skyline import first_of_equals, skyline
 
@@ -69,16 +69,12 @@ class _OfColumns(Preference):
         if len({a.column for a in self.attributes}) < len(self.attributes):
             raise PenstockError("A column is named twice in one preference; name each column once.")
 
-    def select(self, points: Points, classes: Codes | None = None) -> Rows:
+    def select(self, points: Points, classes: Classes = None) -> Rows:
         """The skyline: all that a skyline, a k-dominant or a top-delta answer of a larger set can need."""
         return skyline(points, classes=classes)
 
     def merge(
-        self,
-        left: Points,
-        right: Points,
-        left_classes: Codes | None = None,
-        right_classes: Codes | None = None,
+        self, left: Points, right: Points, left_classes: Classes = None, right_classes: Classes = None
     ) -> tuple[Rows, Rows]:
         """Cross tests alone: each side is a skyline already."""
         return merge_skylines(left, right, left_classes, right_classes)
@@ -94,7 +90,7 @@ class Skyline(_OfColumns):
 
     distinct: bool = False
 
-    def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
+    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
         """Everything, or the first of equal rows."""
         rows = np.arange(len(points))
         return (first_of_equals(points, rows, classes) if self.distinct else rows), {}
@@ -112,7 +108,7 @@ class KDominant(_OfColumns):
         if not 1 <= self.k <= width:
             raise PenstockError(f"k is {self.k} with {width} ranked attributes; choose k from 1 to {width}.")
 
-    def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
+    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
         """Rows whose dominance factor is at most k."""
         factors = factor.factors_of_skyline(as_points(points), classes)
         return np.flatnonzero((factors > 0) & (factors <= self.k)), {}
@@ -135,7 +131,7 @@ class TopDelta(_OfColumns):
         """The dominance factor of each row."""
         return {"dominance_factor": pa.int32()}
 
-    def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
+    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
         """The rows of small factors, and those factors."""
         factors = factor.factors_of_skyline(as_points(points), classes)
         if classes is None:
@@ -166,16 +162,12 @@ class TopK(_OfColumns):
         if len(ranked(self.attributes)) != 1:
             raise PenstockError("top_k ranks by one column; use skyline_of for several.")
 
-    def select(self, points: Points, classes: Codes | None = None) -> Rows:
+    def select(self, points: Points, classes: Classes = None) -> Rows:
         """The k best of each class; ties stay, since the answer decides about them."""
         return best.top_k(points[:, 0], self.k, classes=classes)
 
     def merge(
-        self,
-        left: Points,
-        right: Points,
-        left_classes: Codes | None = None,
-        right_classes: Codes | None = None,
+        self, left: Points, right: Points, left_classes: Classes = None, right_classes: Classes = None
     ) -> tuple[Rows, Rows]:
         """The k best of both."""
         both = None
@@ -184,6 +176,6 @@ class TopK(_OfColumns):
         kept = self.select(np.vstack([left, right]), both)
         return kept[kept < len(left)], kept[kept >= len(left)] - len(left)
 
-    def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
+    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
         """Everything, or the first k of each class."""
         return best.top_k(points[:, 0], self.k, exactly=self.exactly, classes=classes), {}

@@ -15,6 +15,8 @@ from penstock.core.errors import PenstockError
 Points = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Codes = NDArray[np.int64]
+#: The class of each row; None where all are of one.
+Classes = Codes | None
 Mask = NDArray[np.bool_]
 
 

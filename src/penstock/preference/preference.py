@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from penstock.preference import attributes as columns
 from penstock.preference.attributes import Attribute
 from penstock.preference.group_codes import group_codes
-from penstock.preference.points import Codes, Points, Rows, members, segments
+from penstock.preference.points import Classes, Codes, Points, Rows, members, segments
 
 Table: TypeAlias = Any  # pa.Table | pa.RecordBatch; pyarrow publishes no types
 Extras = dict[str, NDArray[Any]]
@@ -82,26 +82,22 @@ class Preference(ABC):
         """The ranked columns as points (n, d), smaller is better."""
         return columns.points_of(table, self.attributes)
 
-    def classes(self, table: Table) -> Codes | None:
+    def classes(self, table: Table) -> Classes:
         """Codes of the ``diff`` columns; None where there is none."""
         names = [a.column for a in self.attributes if a.direction == "diff"]
         return group_codes(table, names) if names else None
 
     @abstractmethod
-    def select(self, points: Points, classes: Codes | None = None) -> Rows:
+    def select(self, points: Points, classes: Classes = None) -> Rows:
         """What a set of rows must keep, as sorted row numbers."""
 
     @abstractmethod
     def merge(
-        self,
-        left: Points,
-        right: Points,
-        left_classes: Codes | None = None,
-        right_classes: Codes | None = None,
+        self, left: Points, right: Points, left_classes: Classes = None, right_classes: Classes = None
     ) -> tuple[Rows, Rows]:
         """What stays of two partial results when they are joined: (rows of left, rows of right)."""
 
-    def answer(self, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
+    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
         """The final rows of a window's merged partial result, and the values of the extra columns for them."""
         return np.arange(len(points)), {}
 
@@ -120,7 +116,7 @@ def _takes_classes(method: Callable[..., Any]) -> bool:
 
 def _each_class(select: Callable[..., Rows]) -> Callable[..., Rows]:
     @wraps(select)
-    def looped(self: Any, points: Points, classes: Codes | None = None) -> Rows:
+    def looped(self: Any, points: Points, classes: Classes = None) -> Rows:
         if classes is None:
             return select(self, points)
         return _sorted([rows[select(self, points[rows])] for rows in members(classes)])
@@ -134,8 +130,8 @@ def _each_class_pair(merge: Callable[..., tuple[Rows, Rows]]) -> Callable[..., t
         self: Any,
         left: Points,
         right: Points,
-        left_classes: Codes | None = None,
-        right_classes: Codes | None = None,
+        left_classes: Classes = None,
+        right_classes: Classes = None,
     ) -> tuple[Rows, Rows]:
         if left_classes is None or right_classes is None:
             return merge(self, left, right)
@@ -151,7 +147,7 @@ def _each_class_pair(merge: Callable[..., tuple[Rows, Rows]]) -> Callable[..., t
 
 def _each_class_answer(answer: Callable[..., tuple[Rows, Extras]]) -> Callable[..., tuple[Rows, Extras]]:
     @wraps(answer)
-    def looped(self: Any, points: Points, classes: Codes | None = None) -> tuple[Rows, Extras]:
+    def looped(self: Any, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
         if classes is None:
             return answer(self, points)
         parts = [(rows, *answer(self, points[rows])) for rows in members(classes)]

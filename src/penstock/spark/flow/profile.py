@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.dataflow.execute import OperatorFigures
+from penstock.dataflow.invoke import OperatorFigures
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
 from penstock.spark.flow.definition import Definition

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.dataflow.execute import OperatorFigures
+from penstock.dataflow.invoke import OperatorFigures
 from penstock.spark.runtime.report import Report
 
 

@@ -12,6 +12,8 @@ aside and goes on; under S-BLK the splitter holds all tuples of moving keys back
 R-BLK needs nothing here, its replicas are simply not free before their state is there.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,30 @@ Ints = NDArray[np.int64]
 #: Places of the numbers in the ``clock`` array: when the splitter is free, when all state is moved, tuples held back,
 #: and the time the splitter spent blocked by full queues.
 SPLITTER, MOVED, HELD, BLOCKED = 0, 1, 2, 3
+
+
+class Work(NamedTuple):
+    """What the replicas work on: triggers, where their state is, who is free when, tuples set aside, results."""
+
+    keys: NDArray[np.int32]
+    ticks: Floats
+    available: Floats
+    free: Floats
+    pending: Ints
+    waiting: Ints
+    starts: Floats
+    departures: Floats
+
+
+class Splitter(NamedTuple):
+    """What the splitter goes by: the routing, the replicas' queues, tuples held back, its clock."""
+
+    routing: Ints
+    queues: Floats
+    places: Ints
+    held: Ints
+    clock: Floats
+    replicas: NDArray[np.int16]
 
 
 @jit
@@ -50,28 +76,15 @@ def serve(
     replicas: NDArray[np.int16],
 ) -> int:
     """Serve triggers from ``first`` on as far as they can be sent by ``until``; the first one not sent."""
+    work = Work(keys, ticks, available, free, pending, waiting, starts, departures)
+    splitter = Splitter(routing, queues, places, held, clock, replicas)
     i = first
     while i < len(times):
         at = max(times[i], clock[SPLITTER])
         if clock[HELD] > 0 and at >= clock[MOVED]:
             if max(clock[MOVED], clock[SPLITTER]) > until:
                 return i
-            _give_out(
-                times,
-                keys,
-                ticks,
-                routing,
-                free,
-                queues,
-                places,
-                held,
-                clock,
-                give_time,
-                per_tick,
-                starts,
-                departures,
-                replicas,
-            )
+            _give_out(work, splitter, give_time, per_tick)
             continue
         if at > until:
             break
@@ -92,7 +105,7 @@ def serve(
         clock[SPLITTER] = at + split_time
         replicas[i] = r
         now = max(at, free[r])
-        now = _resume(r, now, keys, ticks, available, free, pending, waiting, per_tick, starts, departures)
+        now = _resume(r, now, work, per_tick)
         if available[key] > now:
             pending[r, waiting[r]] = i
             waiting[r] += 1
@@ -107,113 +120,60 @@ def serve(
         i += 1
     for r in range(len(free)):
         if waiting[r] > 0:
-            _flush(r, until, keys, ticks, available, free, pending, waiting, per_tick, starts, departures)
+            _flush(r, until, work, per_tick)
     if clock[HELD] > 0 and max(clock[MOVED], clock[SPLITTER]) <= until:
-        _give_out(
-            times,
-            keys,
-            ticks,
-            routing,
-            free,
-            queues,
-            places,
-            held,
-            clock,
-            give_time,
-            per_tick,
-            starts,
-            departures,
-            replicas,
-        )
+        _give_out(work, splitter, give_time, per_tick)
     return i
 
 
 @jit
-def _resume(
-    r: int,
-    now: float,
-    keys: NDArray[np.int32],
-    ticks: Floats,
-    available: Floats,
-    free: Floats,
-    pending: Ints,
-    waiting: Ints,
-    per_tick: float,
-    starts: Floats,
-    departures: Floats,
-) -> float:
+def _resume(r: int, now: float, work: Work, per_tick: float) -> float:
     """Serve the tuples set aside whose state has come; when the replica is free then."""
     kept = 0
-    for p in range(waiting[r]):
-        i = pending[r, p]
-        if available[keys[i]] <= now:
-            starts[i] = now
-            now += ticks[i] * per_tick
-            departures[i] = now
+    for p in range(work.waiting[r]):
+        i = work.pending[r, p]
+        if work.available[work.keys[i]] <= now:
+            work.starts[i] = now
+            now += work.ticks[i] * per_tick
+            work.departures[i] = now
         else:
-            pending[r, kept] = i
+            work.pending[r, kept] = i
             kept += 1
-    if kept < waiting[r]:
-        free[r] = now
-    waiting[r] = kept
+    if kept < work.waiting[r]:
+        work.free[r] = now
+    work.waiting[r] = kept
     return now
 
 
 @jit
-def _flush(
-    r: int,
-    until: float,
-    keys: NDArray[np.int32],
-    ticks: Floats,
-    available: Floats,
-    free: Floats,
-    pending: Ints,
-    waiting: Ints,
-    per_tick: float,
-    starts: Floats,
-    departures: Floats,
-) -> None:
+def _flush(r: int, until: float, work: Work, per_tick: float) -> None:
     """At the end of a stretch: tuples whose state has come by then need not wait for another tuple to arrive."""
-    for _ in range(waiting[r]):
+    for _ in range(work.waiting[r]):
         earliest = np.inf
-        for p in range(waiting[r]):
-            earliest = min(earliest, available[keys[pending[r, p]]])
-        now = max(earliest, free[r])
+        for p in range(work.waiting[r]):
+            earliest = min(earliest, work.available[work.keys[work.pending[r, p]]])
+        now = max(earliest, work.free[r])
         if now > until:
             return
-        _resume(r, now, keys, ticks, available, free, pending, waiting, per_tick, starts, departures)
-        if waiting[r] == 0:
+        _resume(r, now, work, per_tick)
+        if work.waiting[r] == 0:
             return
 
 
 @jit
-def _give_out(
-    times: Floats,
-    keys: NDArray[np.int32],
-    ticks: Floats,
-    routing: Ints,
-    free: Floats,
-    queues: Floats,
-    places: Ints,
-    held: Ints,
-    clock: Floats,
-    give_time: float,
-    per_tick: float,
-    starts: Floats,
-    departures: Floats,
-    replicas: NDArray[np.int16],
-) -> None:
+def _give_out(work: Work, splitter: Splitter, give_time: float, per_tick: float) -> None:
     """S-BLK: the splitter empties its buffer, and takes nothing new meanwhile."""
+    queues, places, clock = splitter.queues, splitter.places, splitter.clock
     now = max(clock[MOVED], clock[SPLITTER])
     for h in range(int(clock[HELD])):
-        i = held[h]
-        r = routing[keys[i]]
+        i = splitter.held[h]
+        r = splitter.routing[work.keys[i]]
         now = max(now + give_time, queues[r, places[r]])
-        starts[i] = max(now, free[r])
-        free[r] = starts[i] + ticks[i] * per_tick
-        departures[i] = free[r]
-        queues[r, places[r]] = free[r]
+        work.starts[i] = max(now, work.free[r])
+        work.free[r] = work.starts[i] + work.ticks[i] * per_tick
+        work.departures[i] = work.free[r]
+        queues[r, places[r]] = work.free[r]
         places[r] = (places[r] + 1) % queues.shape[1]
-        replicas[i] = r
+        splitter.replicas[i] = r
     clock[SPLITTER] = now
     clock[HELD] = 0
