@@ -6,7 +6,7 @@ The operator declares its need and holds nothing back itself. Run it with: pytho
 import pyarrow as pa
 
 import penstock
-from penstock.dataflow.reference import Reference
+from penstock.dataflow import Reference
 
 
 @penstock.operator(

@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 
 import penstock
-import penstock.spark
 from penstock.apps import wordcount
 from penstock.spark.sources.demo_sources import numbers
 

@@ -3,9 +3,8 @@
 import tempfile
 
 import penstock as ps
-import penstock.spark
 
-with penstock.spark.running(penstock.spark.session()) as spark:
+with ps.spark.running(ps.spark.session()) as spark:
     stream = (
         spark.readStream.format("penstock-traffic")
         .options(model="map2", rate=5000, dispersion=500, dims=3, delayMean=0.2, seconds=10, seed=1)

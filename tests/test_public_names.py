@@ -1,12 +1,100 @@
-"""The names that programs outside the repository rely on."""
+"""The names that programs outside the repository rely on: every public name, literally."""
+
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+
+import pytest
 
 import penstock
 
+SUBPACKAGES = [
+    "core", "dataflow", "disorder", "forecast", "models", "policies", "preference", "report", "sim", "spark",
+    "testing", "traffic",
+]  # fmt: skip
 
-def test_every_public_name_loads():
-    for name in penstock.__all__:
-        assert getattr(penstock, name) is not None
+PUBLIC = {
+    "penstock": [
+        "__version__", "PreferenceQuery", "Preference", "minimize", "maximize", "diff", "skyline_of", "k_dominant_of",
+        "top_delta_of", "top_k_of", "InOrder", "FixedDelay", "KSlack", "AdaptiveSlack", "Flow", "Operator", "operator",
+        "need_all", "need_any", "attach", "PenstockError", *SUBPACKAGES,
+    ],
+    "penstock.core": [
+        "Observation", "StageObservation", "Capacity", "Metric", "Knob", "Change", "Decision", "Policy", "Plant",
+        "Controller", "Guards", "Bound", "RollbackRule", "Journal", "FileJournal",
+    ],
+    "penstock.dataflow": [
+        "Operator", "operator", "need_all", "need_any", "running_count", "running_max", "running_sum", "Reference",
+    ],
+    "penstock.disorder": ["InOrder", "FixedDelay", "KSlack", "AdaptiveSlack"],
+    "penstock.forecast": ["LastValue", "MovingAverage", "Holt", "HoltWinters"],
+    "penstock.models": [
+        "MAP", "Mmpp2", "Poisson", "kpc", "fit_map2", "fit_kpc", "Erlang", "MapPh1", "Mg1", "Kingman", "MicroBatch",
+    ],
+    "penstock.policies": [
+        "Static", "Threshold", "RuleBased", "Spl", "Fuzzy", "Mpc", "Mead", "Organic", "PipelinedFission",
+    ],
+    "penstock.preference": ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"],
+    "penstock.report": ["write_page"],
+    "penstock.sim": ["SparkLike", "SparkCosts", "VirtualPlant", "compare", "load"],
+    "penstock.spark": ["session", "running", "LocalCluster"],
+    "penstock.spark.attach": ["Settings", "default_guards"],
+    "penstock.spark.sources": ["register"],
+    "penstock.testing": [
+        "check_policy", "check_plant", "check_preference", "check_forecaster", "RecordingActuator", "ScriptedPlant",
+    ],
+    "penstock.traffic": [
+        "poisson", "map2", "Shaped", "Superposition", "daily", "describe", "read_trace", "write_trace",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_a_package_has_these_public_names_and_no_others(module):
+    assert sorted(import_module(module).__all__) == sorted(PUBLIC[module])
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_loads(module):
+    for name in PUBLIC[module]:
+        assert getattr(import_module(module), name) is not None
 
 
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(penstock, "no_such_name")
+    assert not hasattr(penstock.testing, "no_such_name")
+
+
+def test_names_and_subpackages_are_listed_before_they_are_loaded():
+    code = (
+        "import sys, penstock\n"
+        "heavy = {'pyspark', 'numba', 'numpy', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert set(penstock.__all__) == set(dir(penstock))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_a_subpackage_needs_no_import_of_its_own(name):
+    module = f"penstock.{name}"
+    code = f"import penstock as ps; assert ps.{name}.__name__ == {module!r}; assert ps.{name}.__all__"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_builders_under_their_old_names_warn_and_do_the_same():
+    for old, new, arguments in (
+        ("top_k", "top_k_of", (3, penstock.minimize("a"))),
+        ("top_delta", "top_delta_of", (3, penstock.minimize("a"))),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"penstock.{new}"):
+            builder = getattr(penstock, old)
+        assert builder(*arguments) == getattr(penstock, new)(*arguments)
+
+
+def test_the_new_names_of_builders_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert penstock.top_k_of(1, by="a").columns == ("a",)
+        assert penstock.top_delta_of(1, penstock.minimize("a")).columns == ("a",)

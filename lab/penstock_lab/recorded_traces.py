@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.sim import Load
 from penstock.sim import load as generated
-from penstock.traffic import Shape, Shaped, map2
+from penstock.sim.load import Load
+from penstock.traffic import Shaped, map2
+from penstock.traffic.shapes import Shape
 from penstock_lab.data import data_folder
 
 Floats = NDArray[np.float64]

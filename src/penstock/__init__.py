@@ -1,13 +1,47 @@
 """Elastic, burst-tolerant stream processing on Apache Spark.
 
-The public names load on first use, so that ``import penstock`` stays cheap and works without Spark.
+Public names and subpackages load on first use, so that ``import penstock`` stays cheap and works without Spark.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what type checkers and editors see; each name here is one of _PUBLIC
+__version__ = "0.2.0"
+
+__all__ = [
+    "__version__",
+    # preference queries
+    "PreferenceQuery", "Preference",
+    "minimize", "maximize", "diff", "skyline_of", "k_dominant_of", "top_delta_of", "top_k_of",
+    "InOrder", "FixedDelay", "KSlack", "AdaptiveSlack",
+    # flows
+    "Flow", "Operator", "operator", "need_all", "need_any",
+    # autoscaling of any query
+    "attach",
+    "PenstockError",
+    # subpackages
+    "core", "dataflow", "disorder", "forecast", "models", "policies", "preference", "report", "sim", "spark", "testing",
+    "traffic",
+]  # fmt: skip
+
+if TYPE_CHECKING:  # what type checkers and editors see; at run time the same names load on first use
+    from penstock import core as core
+    from penstock import dataflow as dataflow
+    from penstock import disorder as disorder
+    from penstock import forecast as forecast
+    from penstock import models as models
+    from penstock import policies as policies
+    from penstock import preference as preference
+    from penstock import report as report
+    from penstock import sim as sim
+    from penstock import spark as spark
+    from penstock import testing as testing
+    from penstock import traffic as traffic
     from penstock.core.errors import PenstockError as PenstockError
+    from penstock.dataflow import Operator as Operator
+    from penstock.dataflow import need_all as need_all
+    from penstock.dataflow import need_any as need_any
+    from penstock.dataflow import operator as operator
     from penstock.disorder import AdaptiveSlack as AdaptiveSlack
     from penstock.disorder import FixedDelay as FixedDelay
     from penstock.disorder import InOrder as InOrder
@@ -17,48 +51,55 @@ if TYPE_CHECKING:  # what type checkers and editors see; each name here is one o
     from penstock.preference.builders import maximize as maximize
     from penstock.preference.builders import minimize as minimize
     from penstock.preference.builders import skyline_of as skyline_of
-    from penstock.preference.builders import top_delta as top_delta
-    from penstock.preference.builders import top_k as top_k
+    from penstock.preference.builders import top_delta_of as top_delta_of
+    from penstock.preference.builders import top_k_of as top_k_of
     from penstock.preference.preference import Preference as Preference
     from penstock.spark.attach.attach import attach as attach
+    from penstock.spark.flow.flow import Flow as Flow
     from penstock.spark.query.preference_query import PreferenceQuery as PreferenceQuery
 
-__version__ = "0.2.0"
+    top_delta, top_k = top_delta_of, top_k_of
+else:  # a __getattr__ that type checkers see would make every misspelt name an Any
+    _SUBPACKAGES = frozenset(__all__[__all__.index("core") :])
 
-#: Public name -> the module that defines it.
-_PUBLIC = {
-    "PreferenceQuery": "penstock.spark.query.preference_query",
-    "KSlack": "penstock.disorder",
-    "Flow": "penstock.spark.flow.flow",
-    "operator": "penstock.dataflow.operators",
-    "Operator": "penstock.dataflow.operators",
-    "need_all": "penstock.dataflow.firing",
-    "need_any": "penstock.dataflow.firing",
-    "AdaptiveSlack": "penstock.disorder",
-    "FixedDelay": "penstock.disorder",
-    "InOrder": "penstock.disorder",
-    "PenstockError": "penstock.core.errors",
-    "attach": "penstock.spark.attach.attach",
-    "minimize": "penstock.preference.builders",
-    "maximize": "penstock.preference.builders",
-    "diff": "penstock.preference.builders",
-    "skyline_of": "penstock.preference.builders",
-    "k_dominant_of": "penstock.preference.builders",
-    "top_delta": "penstock.preference.builders",
-    "top_k": "penstock.preference.builders",
-    "Preference": "penstock.preference.preference",
-}
+    #: Public name -> the module that has it.
+    _HOMES = {
+        "PenstockError": "penstock.core.errors",
+        **dict.fromkeys(("Operator", "operator", "need_all", "need_any"), "penstock.dataflow"),
+        **dict.fromkeys(("InOrder", "FixedDelay", "KSlack", "AdaptiveSlack"), "penstock.disorder"),
+        **dict.fromkeys(
+            ("diff", "maximize", "minimize", "skyline_of", "k_dominant_of", "top_delta_of", "top_k_of"),
+            "penstock.preference.builders",
+        ),
+        "Preference": "penstock.preference.preference",
+        "attach": "penstock.spark.attach.attach",
+        "Flow": "penstock.spark.flow.flow",
+        "PreferenceQuery": "penstock.spark.query.preference_query",
+    }
 
-__all__ = ["__version__", *_PUBLIC]
+    #: Names of 0.1 that go with 0.3: penstock.preference has kernels of the same names.
+    _OLD = {"top_k": "top_k_of", "top_delta": "top_delta_of"}
 
+    def __getattr__(name):
+        if name in _SUBPACKAGES:
+            return import_module(f"penstock.{name}")
+        if name in _OLD:
+            return _old(name)
+        if name not in _HOMES:
+            raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'penstock' has no attribute '{name}'")
-    value = getattr(import_module(_PUBLIC[name]), name)
-    globals()[name] = value
-    return value
+    def _old(name):
+        from warnings import warn
 
+        warn(
+            f"penstock.{name} is called penstock.{_OLD[name]} from 0.2 on; the old name goes with 0.3.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return __getattr__(_OLD[name])
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __dir__():
+        return sorted(__all__)

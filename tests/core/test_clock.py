@@ -1,11 +1,13 @@
 import threading
 import time
 
-from penstock.core import Clock, Controller
+from penstock.core import Controller
 from penstock.core.clock import WallClock
 from penstock.core.controller import run
+from penstock.core.plant import Clock
 from penstock.policies import Static
-from penstock.testing import ScriptedPlant, example_observations
+from penstock.testing import ScriptedPlant
+from penstock.testing.policy_suite import example_observations
 
 
 def test_a_wait_lasts_until_its_time():

@@ -1,17 +1,10 @@
 import pytest
 
-from penstock.core import (
-    Applied,
-    Capacity,
-    Change,
-    Knob,
-    Latency,
-    MemoryJournal,
-    Metric,
-    Observation,
-    StageObservation,
-)
+from penstock.core import Capacity, Change, Knob, Metric, Observation, StageObservation
 from penstock.core.control_quality import figures
+from penstock.core.journal import MemoryJournal
+from penstock.core.observation import Latency
+from penstock.core.plant import Applied
 
 
 def journal_of(workers, latencies, changes=()):

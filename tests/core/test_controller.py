@@ -1,20 +1,12 @@
 import pickle
 from dataclasses import dataclass
 
-from penstock.core import (
-    Change,
-    Controller,
-    Decision,
-    Guards,
-    Journal,
-    Knob,
-    MemoryJournal,
-    Observation,
-    RollbackRule,
-)
+from penstock.core import Change, Controller, Decision, Guards, Knob, Observation, RollbackRule
 from penstock.core.controller import run
+from penstock.core.journal import Journal, MemoryJournal
 from penstock.policies import Static, Threshold
-from penstock.testing import ScriptedPlant, example_observations
+from penstock.testing import ScriptedPlant
+from penstock.testing.policy_suite import example_observations
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@ import pickle
 
 import pytest
 
-from penstock.core import Change, Decision, Knob, Metric, PenstockError
+from penstock.core import Change, Decision, Knob, Metric
+from penstock.core.errors import PenstockError
 
 
 @pytest.mark.parametrize(

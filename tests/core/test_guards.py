@@ -4,17 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import (
-    Bound,
-    Capacity,
-    Change,
-    Decision,
-    Guards,
-    Knob,
-    Observation,
-    PenstockError,
-    StageObservation,
-)
+from penstock.core import Bound, Capacity, Change, Decision, Guards, Knob, Observation, StageObservation
+from penstock.core.errors import PenstockError
 from penstock.core.guards import GuardState, check, register
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from penstock.core import (
-    Applied,
     Capacity,
     Change,
     Controller,
@@ -12,16 +11,18 @@ from penstock.core import (
     FileJournal,
     Guards,
     Knob,
-    MemoryJournal,
     Metric,
     Observation,
-    PenstockError,
     StageObservation,
 )
-from penstock.core.journal import read
+from penstock.core.errors import PenstockError
+from penstock.core.journal import MemoryJournal, read
+from penstock.core.plant import Applied
 from penstock.core.records import decode, encode
 from penstock.policies import Threshold
-from penstock.testing import ScriptedPlant, example_observations, same
+from penstock.testing import ScriptedPlant
+from penstock.testing.equality import same
+from penstock.testing.policy_suite import example_observations
 
 
 @pytest.fixture

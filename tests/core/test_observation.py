@@ -2,8 +2,10 @@ from math import isnan
 
 import pytest
 
-from penstock.core import Capacity, Knob, Latency, Metric, Observation, PenstockError, StageObservation
-from penstock.testing import example_observations
+from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core.errors import PenstockError
+from penstock.core.observation import Latency
+from penstock.testing.policy_suite import example_observations
 
 
 @pytest.fixture

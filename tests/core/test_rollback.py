@@ -7,14 +7,14 @@ from penstock.core import (
     Decision,
     Guards,
     Knob,
-    Latency,
-    MemoryJournal,
     Metric,
     Observation,
-    PenstockError,
     RollbackRule,
     StageObservation,
 )
+from penstock.core.errors import PenstockError
+from penstock.core.journal import MemoryJournal
+from penstock.core.observation import Latency
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant
 

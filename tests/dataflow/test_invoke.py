@@ -362,9 +362,16 @@ def test_contradictions_in_a_declaration_are_refused():
         ({"keys": ["k"]}, "needs typed state columns"),
         ({"state": {"n": int}}, "stateless operator has no state"),
         ({"keys": ["k"], "state": {"n": int}, "need": FiringRule("all", {"x": 1})}, "names the port 'x'"),
-        ({"size": 3}, "no property 'size'"),
         ({"need": need_any(**{"in": 2})}, "keeps them as state"),
         ({"keys": ["k"], "state": {"__n": int}}, "begins with '__'"),
     ]:
         with pytest.raises(PenstockError, match=sentence):
             operator(**given_)(lambda rows, state, output: None)
+
+
+def test_a_property_that_an_operator_does_not_have_is_refused():
+    same = operator()(lambda rows, output: None)
+    stream = Graph("words").source("rows", {"k": str})
+    for call in (lambda: operator(size=3), lambda: stream.through(same, size=3)):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+            call()

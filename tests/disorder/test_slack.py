@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import PenstockError
-from penstock.disorder import (
-    AdaptiveSlack,
-    BatchStats,
-    Disorder,
-    DisorderState,
-    FixedDelay,
-    InOrder,
-    KSlack,
-    partition_stats,
-)
+from penstock.disorder import AdaptiveSlack, FixedDelay, InOrder, KSlack
+from penstock.disorder.state import Disorder, DisorderState
+from penstock.disorder.stats import BatchStats, partition_stats
 
 ALL = [KSlack(), AdaptiveSlack(), AdaptiveSlack(law="linear"), FixedDelay("2 seconds"), InOrder()]
 STREAMS = st.lists(st.lists(st.integers(0, 10**7), max_size=12), max_size=8)

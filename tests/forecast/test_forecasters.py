@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import PenstockError
-from penstock.forecast import Holt, HoltWinters, LastValue, MovingAverage, trajectory
+from penstock.core.errors import PenstockError
+from penstock.forecast import Holt, HoltWinters, LastValue, MovingAverage
+from penstock.forecast.forecaster import trajectory
 from penstock.testing import check_forecaster
 
 ALL = [

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from penstock.cli import app
 from penstock.core.errors import PenstockError
 from penstock.policies import Organic
-from penstock.sim import Load
+from penstock.sim.load import Load
 from penstock_lab.papers import (
     PAPERS,
     elastic_streams,

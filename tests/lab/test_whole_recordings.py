@@ -6,7 +6,8 @@ import gzip
 import numpy as np
 import pytest
 
-from penstock.disorder import AdaptiveSlack, KSlack, partition_stats
+from penstock.disorder import AdaptiveSlack, KSlack
+from penstock.disorder.stats import partition_stats
 from penstock.preference import skyline
 from penstock.traffic import describe, read_trace
 from penstock_lab.data import data_folder

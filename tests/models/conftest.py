@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from penstock.models import MAP, PH
+from penstock.models import MAP
+from penstock.models.phase_type import PH
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import DemandEstimator, Erlang
+from penstock.models import Erlang
+from penstock.models.demand import DemandEstimator
 
 
 def test_the_confidence_interval_holds_the_truth_as_often_as_it_says() -> None:

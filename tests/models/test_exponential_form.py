@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.models import Erlang, Exponential, HyperExponential
+from penstock.models import Erlang
 from penstock.models.exponential_form import ExponentialForm
+from penstock.models.phase_type import Exponential, HyperExponential
 
 
 @settings(max_examples=20, deadline=None)

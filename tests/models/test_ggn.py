@@ -2,17 +2,11 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import (
-    Erlang,
-    Exponential,
-    GGn,
-    Kingman,
-    MapPh1,
-    Poisson,
-    TwoMoments,
-    fit_map2,
-    simulate_queue,
-)
+from penstock.models import Erlang, Kingman, MapPh1, Poisson, fit_map2
+from penstock.models.ggn import GGn
+from penstock.models.lindley import simulate_queue
+from penstock.models.phase_type import Exponential
+from penstock.models.queue import TwoMoments
 
 
 def test_mmn_is_exact() -> None:

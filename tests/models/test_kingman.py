@@ -1,7 +1,9 @@
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import Exponential, Kingman, TwoMoments
+from penstock.models import Kingman
+from penstock.models.phase_type import Exponential
+from penstock.models.queue import TwoMoments
 
 
 def test_it_is_exact_for_poisson_arrivals() -> None:

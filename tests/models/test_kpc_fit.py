@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import MAP, Erlang, MapPh1, Poisson, fit_kpc, fit_map2, fit_windows, simulate_queue
+from penstock.models import MAP, Erlang, MapPh1, Poisson, fit_kpc, fit_map2
+from penstock.models.kpc_fit import fit_windows
+from penstock.models.lindley import simulate_queue
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.models import simulate_queue
+from penstock.models.lindley import simulate_queue
 
 
 def _by_events(gaps: np.ndarray, services: np.ndarray, servers: int) -> list[float]:

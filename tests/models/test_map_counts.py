@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import MAP, Mmpp2, fit_map2, kpc, sample_counts
-from penstock.models.map_counts import slot_moments
+from penstock.models import MAP, Mmpp2, fit_map2, kpc
+from penstock.models.map_counts import sample_counts, slot_moments
 
 
 @pytest.mark.parametrize("slot", [0.5, 80.0], ids=["walked", "drawn"])

@@ -10,20 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.models import (
-    MAP,
-    PH,
-    Erlang,
-    Exponential,
-    HyperExponential,
-    MapPh1,
-    Mg1,
-    Poisson,
-    TwoMoments,
-    fit_map2,
-    kpc,
-    simulate_queue,
-)
+from penstock.models import MAP, Erlang, MapPh1, Mg1, Poisson, fit_map2, kpc
+from penstock.models.lindley import simulate_queue
+from penstock.models.phase_type import PH, Exponential, HyperExponential
+from penstock.models.queue import TwoMoments
 
 slow = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -1,7 +1,10 @@
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import MM1, Erlang, Exponential, Mg1, TwoMoments, fit_map2
+from penstock.models import Erlang, Mg1, fit_map2
+from penstock.models.mg1 import MM1
+from penstock.models.phase_type import Exponential
+from penstock.models.queue import TwoMoments
 
 
 def test_pollaczek_khinchine_and_its_limits() -> None:

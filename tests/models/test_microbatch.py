@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import MAP, MicroBatch, Poisson, fit_map2, kpc, simulate_microbatch
+from penstock.models import MAP, MicroBatch, Poisson, fit_map2, kpc
+from penstock.models.microbatch_loop import simulate_microbatch
 
 
 def test_a_batch_that_runs_over_makes_the_next_one_longer() -> None:

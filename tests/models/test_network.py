@@ -1,7 +1,8 @@
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import Application, Edge, Erlang, Poisson, Station
+from penstock.models import Erlang, Poisson
+from penstock.models.network import Application, Edge, Station
 
 
 def _station(name: str, **options: float | bool) -> Station:

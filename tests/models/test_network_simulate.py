@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import Application, Edge, Erlang, Exponential, Poisson, Station, simulate_network
+from penstock.models import Erlang, Poisson
+from penstock.models.network import Application, Edge, Station
+from penstock.models.network_simulate import simulate_network
+from penstock.models.phase_type import Exponential
 
 
 def test_a_single_station_is_an_mm1_queue() -> None:

@@ -5,19 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from penstock.models import (
-    MAP,
-    Application,
-    Edge,
-    Erlang,
-    Exponential,
-    MapPh1,
-    Poisson,
-    Station,
-    fit_map2,
-    simulate_network,
-    solve_network,
-)
+from penstock.models import MAP, Erlang, MapPh1, Poisson, fit_map2
+from penstock.models.network import Application, Edge, Station
+from penstock.models.network_simulate import simulate_network
+from penstock.models.network_solve import solve_network
+from penstock.models.phase_type import Exponential
 
 ARRIVALS = {"poisson": Poisson(1.0), "bursty": fit_map2(1.0, dispersion=10.0)}
 

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.models import PH, Erlang, Exponential, HyperExponential
+from penstock.models import Erlang
+from penstock.models.phase_type import PH, Exponential, HyperExponential
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

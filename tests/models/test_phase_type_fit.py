@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.models import fit_ph
+from penstock.models.phase_type_fit import fit_ph
 
 
 @settings(max_examples=80, deadline=None)

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.models import PowerModel
+from penstock.models.power import PowerModel
 
 
 def test_power_is_cores_times_frequency_times_voltage_squared() -> None:

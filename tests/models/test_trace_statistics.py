@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.models import Erlang, Exponential, MapPh1, fit_map2
+from penstock.models import Erlang, MapPh1, fit_map2
+from penstock.models.phase_type import Exponential
 from penstock.models.trace_statistics import PROBE_LOADS, clean_gaps, trace_statistics
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from penstock.core import Capacity, Change, Knob, Observation, PenstockError, StageObservation
+from penstock.core import Capacity, Change, Knob, Observation, StageObservation
+from penstock.core.errors import PenstockError
 from penstock.policies import Static, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 

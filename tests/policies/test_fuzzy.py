@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, Knob, Observation, PenstockError, StageObservation
+from penstock.core import Capacity, Knob, Observation, StageObservation
+from penstock.core.errors import PenstockError
 from penstock.policies import Fuzzy
 from penstock.policies.fuzzy import RULES, infer, rounded, speed_grades, splitting_grades
 

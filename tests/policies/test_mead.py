@@ -4,7 +4,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from penstock.core import Capacity, Knob, Metric, Observation, PenstockError, StageObservation
+from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core.errors import PenstockError
 from penstock.models import Poisson, fit_map2
 from penstock.policies import Mead
 from penstock.policies.mead_batches import BatchModel

@@ -4,16 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.core import (
-    Capacity,
-    KeyLoad,
-    Knob,
-    Latency,
-    Metric,
-    Observation,
-    PenstockError,
-    StageObservation,
-)
+from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core.errors import PenstockError
+from penstock.core.observation import KeyLoad, Latency
 from penstock.forecast import Holt, LastValue
 from penstock.models import fit_map2
 from penstock.policies import Mpc

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Knob, PenstockError
+from penstock.core import Knob
+from penstock.core.errors import PenstockError
 from penstock.policies import PipelinedFission
 from penstock.policies.pipelined_fission import RegionWork, configurations, plan, regions_of
 from penstock.policies.pipelines import partition
-from penstock.testing import example_observations
+from penstock.testing.policy_suite import example_observations
 
 
 def brute(weights, parts):

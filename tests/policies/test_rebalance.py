@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import KeyLoad
+from penstock.core.observation import KeyLoad
 from penstock.dataflow.routing import loads_of, moved
 from penstock.policies.rebalance import needed, rebalance, weights
 

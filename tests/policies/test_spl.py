@@ -1,6 +1,7 @@
 import pytest
 
-from penstock.core import Capacity, Knob, Metric, Observation, PenstockError, StageObservation
+from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core.errors import PenstockError
 from penstock.policies import RuleBased, Spl
 from penstock.policies.rule_based import Rule
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from strategies import pairs_of_point_sets
 
 from penstock import PenstockError
-from penstock.preference import NEVER, dominated_by, latest_dominator
+from penstock.preference.cross import NEVER, dominated_by, latest_dominator
 
 
 def expected(candidates, reference, panes, classes=None):

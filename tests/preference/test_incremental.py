@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import pairs_of_point_sets, point_sets
 
-from penstock.preference import add_batch, merge_skylines, skyline
+from penstock.preference import skyline
+from penstock.preference.incremental import add_batch, merge_skylines
 
 
 @settings(max_examples=80, deadline=None)

@@ -45,14 +45,14 @@ def test_the_k_dominant_skyline_keeps_the_rules():
 
 @pytest.mark.parametrize("delta", [1, 4, 100])
 def test_top_delta_keeps_the_rules(delta):
-    check_preference(ps.top_delta(delta, *ABC), top_delta_oracle(delta))
+    check_preference(ps.top_delta_of(delta, *ABC), top_delta_oracle(delta))
 
 
 def test_top_k_keeps_the_rules():
     def best(points):
         return np.flatnonzero([(points[:, 0] < p).sum() < 3 for p in points[:, 0]])
 
-    check_preference(ps.top_k(3, by="a"), best)
+    check_preference(ps.top_k_of(3, by="a"), best)
 
 
 class Cheapest(Preference):
@@ -146,7 +146,7 @@ def test_distinct_keeps_one_of_equal_rows_in_the_answer():
 def test_top_delta_gives_the_factor_as_a_column_per_class():
     rng = np.random.default_rng(5)
     points, classes = rng.random((80, 4)), rng.integers(0, 2, 80)
-    query = ps.top_delta(5, *(ps.minimize(c) for c in "abcd"))
+    query = ps.top_delta_of(5, *(ps.minimize(c) for c in "abcd"))
     kept = query.select(points, classes)
     rows, extras = query.answer(points[kept], classes[kept])
     for c in (0, 1):
@@ -166,8 +166,8 @@ def test_top_delta_gives_the_factor_as_a_column_per_class():
         (lambda: ps.skyline_of(ps.minimize("a"), ps.maximize("a")), "twice"),
         (lambda: ps.minimize(""), "name"),
         (lambda: ps.k_dominant_of(3, *AB), "choose k"),
-        (lambda: ps.top_delta(0, *AB), "at least 1"),
-        (lambda: ps.top_k(0, by="a"), "at least 1"),
+        (lambda: ps.top_delta_of(0, *AB), "at least 1"),
+        (lambda: ps.top_k_of(0, by="a"), "at least 1"),
     ],
 )
 def test_a_preference_that_makes_no_sense_is_refused(build, says):
@@ -197,6 +197,6 @@ def test_bad_rows_are_named_with_their_reason():
 
 
 def test_preferences_are_values_that_travel():
-    query = ps.top_delta(5, *AB, exactly=True)
+    query = ps.top_delta_of(5, *AB, exactly=True)
     assert pickle.loads(pickle.dumps(query)) == query
-    assert repr(query) == repr(ps.top_delta(5, *AB, exactly=True))
+    assert repr(query) == repr(ps.top_delta_of(5, *AB, exactly=True))

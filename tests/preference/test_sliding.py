@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.preference.builders import minimize, skyline_of, top_k
+from penstock.preference.builders import minimize, skyline_of, top_k_of
 from penstock.preference.sliding import LiveSet
 from penstock.preference.two_stacks import TwoStacks
 
@@ -80,7 +80,7 @@ def test_two_stacks_give_the_skyline_of_every_window(stream):
 @settings(max_examples=80, deadline=None)
 @given(streams(), st.integers(1, 4))
 def test_two_stacks_give_the_k_best_of_every_window(stream, k):
-    query = top_k(k, by="a")
+    query = top_k_of(k, by="a")
     for start, end, got, ids, _ in drive(TwoStacks(query), query.select, stream):
         points, classes, names = union(stream, ids, start, end)
         best = [
@@ -113,7 +113,7 @@ def test_what_is_held_does_not_grow_with_the_stream(stage):
     assert max(sizes[150:]) <= 1.5 * max(sizes[:150])
 
 
-@pytest.mark.parametrize("stage", [LiveSet.empty(1), TwoStacks(top_k(1, by="a"))])
+@pytest.mark.parametrize("stage", [LiveSet.empty(1), TwoStacks(top_k_of(1, by="a"))])
 def test_panes_and_windows_out_of_order_are_refused(stage):
     stage = stage.advance(3, np.ones((1, 1)))
     with pytest.raises(ValueError, match="ascend"):

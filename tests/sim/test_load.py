@@ -4,7 +4,8 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.sim import load
 from penstock.sim.load import GENERATORS
-from penstock.traffic import Trace, write_trace
+from penstock.traffic import write_trace
+from penstock.traffic.trace import Trace
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -4,7 +4,8 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.policies.catalog import CATALOG, policy_named
-from penstock.sim import load, run_policy
+from penstock.sim import load
+from penstock.sim.closed_loop import run_policy
 from penstock.sim.plant_catalog import PLANTS, plant_parameters, simulated_plant
 
 #: A short load for each plant.

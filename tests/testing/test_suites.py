@@ -4,8 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from penstock.core import Applied, Capacity, Change, Decision, Knob, Observation, StageObservation
-from penstock.testing import RecordingActuator, ScriptedPlant, check_plant, check_policy, example_observations
+from penstock.core import Capacity, Change, Decision, Knob, Observation, StageObservation
+from penstock.core.plant import Applied
+from penstock.testing import RecordingActuator, ScriptedPlant, check_plant, check_policy
+from penstock.testing.policy_suite import example_observations
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import (
-    RandomWalk,
-    SelfSimilar,
-    Shaped,
-    Trace,
-    daily,
-    describe,
-    map2,
-    poisson,
-    read_trace,
-)
+from penstock.traffic import Shaped, daily, describe, map2, poisson, read_trace
 from penstock.traffic.description import autocorrelation
 from penstock.traffic.dispersion import dispersion_curve, dispersion_limit, scales_for, window_counts
 from penstock.traffic.lateness import lateness
 from penstock.traffic.plot import plot_trace
+from penstock.traffic.selfsimilar import SelfSimilar
+from penstock.traffic.trace import Trace
+from penstock.traffic.walk import RandomWalk
 
 
 @given(

@@ -8,18 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import (
-    RandomWalk,
-    Replay,
-    SelfSimilar,
-    Shaped,
-    Superposition,
-    daily,
-    map2,
-    poisson,
-    steps,
-)
+from penstock.traffic import Shaped, Superposition, daily, map2, poisson
+from penstock.traffic.replay import Replay
 from penstock.traffic.seeds import Seeds
+from penstock.traffic.selfsimilar import SelfSimilar
+from penstock.traffic.shapes import steps
+from penstock.traffic.walk import RandomWalk
 
 PROCESSES = {
     "poisson": poisson(2000.0),

@@ -8,17 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import (
-    Attributes,
-    BurstyDelay,
-    HeavyDelay,
-    TupleStream,
-    UniformDelay,
-    map2,
-    poisson,
-    zipf,
-)
-from penstock.traffic.stream import Walk
+from penstock.traffic import map2, poisson
+from penstock.traffic.attributes import Attributes
+from penstock.traffic.disorder import BurstyDelay, HeavyDelay, UniformDelay
+from penstock.traffic.keys import zipf
+from penstock.traffic.stream import TupleStream, Walk
 
 DELAYS = {"none": None, "uniform": UniformDelay(0.3), "heavy": HeavyDelay(0.2), "bursty": BurstyDelay(0.2)}
 

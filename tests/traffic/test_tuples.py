@@ -6,16 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import (
-    Attributes,
-    BurstyDelay,
-    HeavyDelay,
-    Keys,
-    UniformDelay,
-    correlation_of,
-    disorder,
-    zipf,
-)
+from penstock.traffic.attributes import Attributes, correlation_of
+from penstock.traffic.disorder import BurstyDelay, HeavyDelay, UniformDelay, disorder
+from penstock.traffic.keys import Keys, zipf
 from penstock.traffic.pareto import CutPareto
 from penstock.traffic.seeds import Seeds
 

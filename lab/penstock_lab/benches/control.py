@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.core import Capacity, FileJournal, Guards, Latency, Observation, StageObservation
+from penstock.core import Capacity, FileJournal, Guards, Observation, StageObservation
 from penstock.core.guards import GuardState, check
+from penstock.core.observation import Latency
 from penstock.core.rollback import RollbackRule
 from penstock.forecast import Holt, HoltWinters
 from penstock.models import fit_map2
@@ -17,7 +18,7 @@ from penstock.policies.fuzzy import infer
 from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, stage_costs
 from penstock.policies.search import branch_and_bound, shortest_path
 from penstock.policies.waiting import KingmanWait
-from penstock.testing import example_observations
+from penstock.testing.policy_suite import example_observations
 from penstock_lab.results import Report, Table
 
 FREQUENCIES = tuple(round(1.2 + 0.1 * i, 1) for i in range(9))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
-from penstock.preference import NEVER, dominance_factor, dominated_by, latest_dominator, skyline
+from penstock.preference import dominance_factor, skyline
 from penstock.preference.builders import minimize, skyline_of
+from penstock.preference.cross import NEVER, dominated_by, latest_dominator
 from penstock.preference.sliding import LiveSet
 from penstock_lab.results import Report, Table
 

@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models import (
-    Application,
-    Edge,
-    Erlang,
-    MapPh1,
-    MicroBatch,
-    Station,
-    fit_kpc,
-    fit_map2,
-    kpc,
-    simulate_microbatch,
-    simulate_network,
-    solve_network,
-)
+from penstock.models import Erlang, MapPh1, MicroBatch, fit_kpc, fit_map2, kpc
 from penstock.models.comparison import compare_loads
+from penstock.models.microbatch_loop import simulate_microbatch
+from penstock.models.network import Application, Edge, Station
+from penstock.models.network_simulate import simulate_network
+from penstock.models.network_solve import solve_network
 from penstock.models.online import OnlineFit
 from penstock.models.trace_statistics import clean_gaps
 from penstock.traffic import read_trace

@@ -11,8 +11,10 @@ import numpy as np
 from penstock.core.capacity import Capacity
 from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Fuzzy, Mpc
-from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, Triggers
-from penstock.sim.plants.query import PreferencePlant, query_stream
+from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
+from penstock.sim.plants.operator.triggers import Triggers
+from penstock.sim.plants.query.preference_plant import PreferencePlant
+from penstock.sim.plants.query.source import query_stream
 from penstock.sim.plants.station import SimulatedStation
 from penstock.traffic import map2
 from penstock_lab.papers.drawing import draw

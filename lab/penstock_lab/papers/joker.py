@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.policies import Organic, PipelinedFission
-from penstock.sim.plants.regions import Engine, RegionGraph, RegionOperator, SimulatedRegion
-from penstock.sim.plants.regions.graph import chain
+from penstock.sim.plants.regions.graph import Engine, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock_lab.papers import joker_parameters
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw

@@ -3,8 +3,7 @@
 from typing import Any
 
 from penstock.policies import Organic
-from penstock.sim.plants.regions import Engine, RegionOperator
-from penstock.sim.plants.regions.graph import chain
+from penstock.sim.plants.regions.graph import Engine, RegionOperator, chain
 from penstock_lab.papers.joker_runs import SOURCE, Job, adapt, adapt_all, single
 from penstock_lab.results import Report, Table
 

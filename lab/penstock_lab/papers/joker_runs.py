@@ -9,8 +9,8 @@ import numpy as np
 from penstock.core.controller import Controller
 from penstock.core.guards import Guards
 from penstock.policies import Organic
-from penstock.sim.plants.regions import Engine, RegionGraph, RegionOperator, RegionsPlant, SimulatedRegion
-from penstock.sim.plants.regions.graph import chain
+from penstock.sim.plants.regions.graph import Engine, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock_lab.papers.parallel import spread
 
 #: Seconds of one multiplication, and what an operator takes beside them.

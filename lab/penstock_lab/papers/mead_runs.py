@@ -15,7 +15,7 @@ from penstock.core.metrics import Metric
 from penstock.models import fit_kpc
 from penstock.policies import Mead, Threshold
 from penstock.policies.threshold import CPU_LEVELS
-from penstock.sim import run_policy
+from penstock.sim.closed_loop import run_policy
 from penstock.sim.plants.network import OperatorNetwork
 from penstock.traffic import map2, poisson
 from penstock_lab import recorded_traces

@@ -7,8 +7,9 @@ import numpy as np
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
-from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, Triggers
 from penstock.sim.plants.operator.migration import PROTOCOLS, Protocol
+from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
+from penstock.sim.plants.operator.triggers import Triggers
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.mpc_runs import KEYS, SLIDE, alias_tables, quote_triggers
 from penstock_lab.results import Report, Table

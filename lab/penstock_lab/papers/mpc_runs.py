@@ -14,7 +14,8 @@ from penstock.core.guards import Guards
 from penstock.core.jit import jit
 from penstock.core.observation import Observation
 from penstock.policies import Mpc, RuleBased, Spl, Static
-from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, Triggers
+from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
+from penstock.sim.plants.operator.triggers import Triggers
 from penstock.traffic.keys import zipf_frequencies
 from penstock_lab import recorded_traces
 

@@ -12,12 +12,14 @@ from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
 from penstock.forecast import MovingAverage
 from penstock.policies import Fuzzy, Mead, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
-from penstock.sim import Load, run_policy
+from penstock.sim.closed_loop import run_policy
+from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
-from penstock.sim.plants.query import PreferencePlant, of_events
-from penstock.sim.plants.regions import RegionOperator, RegionsPlant
-from penstock.sim.plants.regions.graph import chain
-from penstock.traffic import Attributes
+from penstock.sim.plants.query.preference_plant import PreferencePlant
+from penstock.sim.plants.query.source import of_events
+from penstock.sim.plants.regions.graph import RegionOperator, chain
+from penstock.sim.plants.regions.regions_plant import RegionsPlant
+from penstock.traffic.attributes import Attributes
 from penstock_lab import recorded_traces
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw

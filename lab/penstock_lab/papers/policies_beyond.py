@@ -8,12 +8,14 @@ import numpy as np
 
 from penstock.core.guards import Guards
 from penstock.policies import Fuzzy, Mead, Mpc, Organic
-from penstock.sim import load, run_policy
+from penstock.sim import load
+from penstock.sim.closed_loop import run_policy
 from penstock.sim.plants.network import LOG_ANALYSIS, NetworkOperator, OperatorNetwork
-from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, triggers
-from penstock.sim.plants.regions import RegionOperator, RegionsPlant
-from penstock.sim.plants.regions.graph import chain
-from penstock.traffic import zipf
+from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
+from penstock.sim.plants.operator.triggers import triggers
+from penstock.sim.plants.regions.graph import RegionOperator, chain
+from penstock.sim.plants.regions.regions_plant import RegionsPlant
+from penstock.traffic.keys import zipf
 from penstock_lab.papers.parallel import spread
 from penstock_lab.results import Report, Table
 

@@ -16,19 +16,16 @@ from penstock.core.plant import Applied
 from penstock.disorder import AdaptiveSlack
 from penstock.policies import Fuzzy, Static
 from penstock.preference.splitting import GAINS, PidSplitting, Splitting
-from penstock.sim.plants.query import PreferencePlant, QueryCosts, QueryStream, of_events
-from penstock.traffic import (
-    ArrivalProcess,
-    Attributes,
-    HeavyDelay,
-    RandomWalk,
-    SelfSimilar,
-    Shaped,
-    map2,
-    poisson,
-    steps,
-)
+from penstock.sim.plants.query.preference_plant import PreferencePlant, QueryCosts
+from penstock.sim.plants.query.source import QueryStream, of_events
+from penstock.traffic import Shaped, map2, poisson
+from penstock.traffic.attributes import Attributes
+from penstock.traffic.disorder import HeavyDelay
+from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.seeds import Seeds
+from penstock.traffic.selfsimilar import SelfSimilar
+from penstock.traffic.shapes import steps
+from penstock.traffic.walk import RandomWalk
 
 Floats = NDArray[np.float64]
 

@@ -111,9 +111,9 @@ def _preference(options: Mapping[str, str]) -> Preference:
     if kind == "k-dominant":
         return ps.k_dominant_of(k, *attributes)
     if kind == "top-delta":
-        return ps.top_delta(k, *attributes)
+        return ps.top_delta_of(k, *attributes)
     if kind == "top-k":
-        return ps.top_k(k, by=attributes[0])
+        return ps.top_k_of(k, by=attributes[0])
     raise unknown("query", kind, ("skyline", "k-dominant", "top-delta", "top-k"))
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.traffic import Description
+    from penstock.traffic.description import Description
 
 trace_app = typer.Typer(help="Generate, describe and fit traces of arrivals.", no_args_is_help=True)
 
@@ -80,7 +80,8 @@ def generate(
     as_json: bool = _JSON,
 ) -> None:
     """Generate a stream and write it as a trace."""
-    from penstock.traffic import Replay, read_trace, write_trace
+    from penstock.traffic import read_trace, write_trace
+    from penstock.traffic.replay import Replay
     from penstock.traffic.spec import StreamSpec
 
     if not seconds > 0.0:

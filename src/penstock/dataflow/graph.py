@@ -6,12 +6,23 @@ A graph is put together by hand and frozen before it runs; nothing in it says ho
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.dataflow.operators import HIDDEN, Operator, Spec
+from penstock.dataflow.firing import FiringRule
+from penstock.dataflow.operators import (
+    HIDDEN,
+    Grain,
+    Names,
+    OnError,
+    Operator,
+    OutputSchema,
+    Properties,
+    Spec,
+    Ttl,
+)
 from penstock.dataflow.schemas import SchemaLike, fits, schema_of
 
 
@@ -24,12 +35,39 @@ class Stream:
     port: str
 
     def through(
-        self, operator: Operator, *others: "Stream", name: str | None = None, **given: Any
+        self,
+        operator: Operator,
+        *others: "Stream",
+        name: str | None = None,
+        keys: Names | None = None,
+        stateful: bool = False,
+        state: Mapping[str, Any] | None = None,
+        inputs: Sequence[str] | Mapping[str, SchemaLike | None] | None = None,
+        output: OutputSchema = None,
+        outputs: Mapping[str, OutputSchema] | None = None,
+        need: FiringRule | None = None,
+        grain: Grain | None = None,
+        ttl: Ttl | tuple[str, float] | None = None,
+        changes: Names | None = None,
+        on_error: OnError | None = None,
     ) -> "Stream":
         """Send this stream (and others, to the further input ports in order) through an operator.
 
-        Keyword arguments complete the operator: ``keys=``, ``output=`` and all else that ``@operator`` takes.
+        ``name`` is the operator's name in the flow; all else completes the operator, as in ``@penstock.operator``.
         """
+        given = Properties(
+            keys=keys,
+            stateful=stateful,
+            state=state,
+            inputs=inputs,
+            output=output,
+            outputs=outputs,
+            need=need,
+            grain=grain,
+            ttl=ttl,
+            changes=changes,
+            on_error=on_error,
+        )
         return self.graph.apply(operator, self, *others, name=name, **given)
 
     def port_named(self, port: str) -> "Stream":
@@ -118,7 +156,7 @@ class Graph:
         self.sources[name] = made
         return Stream(self, name, "out")
 
-    def add(self, operator: Operator, name: str | None = None, **given: Any) -> Node:
+    def add(self, operator: Operator, name: str | None = None, **given: Unpack[Properties]) -> Node:
         """Place an operator without connecting it yet."""
         if not isinstance(operator, Operator):
             raise PenstockError(
@@ -145,7 +183,9 @@ class Graph:
             )
         target.inputs[port or next(iter(ports))].append(stream)
 
-    def apply(self, operator: Operator, *streams: Stream, name: str | None = None, **given: Any) -> Stream:
+    def apply(
+        self, operator: Operator, *streams: Stream, name: str | None = None, **given: Unpack[Properties]
+    ) -> Stream:
         """Place an operator and feed its input ports in order; gives its first output."""
         node = self.add(operator, name, **given)
         ports = list(node.spec.inputs)

@@ -10,7 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
@@ -20,8 +20,11 @@ from penstock.dataflow.schemas import SchemaLike, default_of, schema_of
 
 Kind = Literal["stateless", "stateful", "partitioned"]
 Grain = Literal["key", "table"]
+OnError = Literal["fail", "dead-letter"]
 #: The schema of an output port: given, or made from the schemas of the input ports, or None for "as the first input".
 OutputSchema: TypeAlias = Any
+#: A column or several.
+Names: TypeAlias = str | Sequence[str]
 
 #: Hidden columns begin so; user columns may not.
 HIDDEN = "__"
@@ -75,12 +78,28 @@ class Spec:
     ttl: Ttl | None = None
     #: Columns that the operator passes on under the same name but with other values.
     changes: tuple[str, ...] = ()
-    on_error: Literal["fail", "dead-letter"] = "fail"
+    on_error: OnError = "fail"
 
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem:
             raise PenstockError(problem)
+
+
+class Properties(TypedDict, total=False):
+    """What :func:`operator` takes, for those who pass it on; None is the same as not given."""
+
+    keys: Names | None
+    stateful: bool
+    state: Mapping[str, Any] | None
+    inputs: Sequence[str] | Mapping[str, SchemaLike | None] | None
+    output: OutputSchema
+    outputs: Mapping[str, OutputSchema] | None
+    need: FiringRule | None
+    grain: Grain | None
+    ttl: Ttl | tuple[str, float] | None
+    changes: Names | None
+    on_error: OnError | None
 
 
 def _problem(spec: Spec) -> str | None:
@@ -130,15 +149,13 @@ class Operator(ABC):
         """The name the operator gets in a flow unless another is given."""
         return type(self).__name__
 
-    def composed(self, **given: Any) -> "Operator":
+    def composed(self, **given: Unpack[Properties]) -> "Operator":
         """The same operator with properties that are only known when the flow is put together.
 
         Takes what :func:`operator` takes, for example ``keys=["symbol"]`` or ``output={"price": float}``.
         """
-        if not given:
-            return self
         twin = copy.copy(self)
-        twin.spec = make_spec(self.spec, **given)
+        twin.spec = make_spec(self.spec, given)
         return twin
 
 
@@ -162,7 +179,32 @@ class FunctionOperator(Operator):
             self.function(inputs, state, output)
 
 
-def operator(**given: Any) -> Callable[[Any], Any]:
+Derived = TypeVar("Derived", bound=Operator)
+
+
+class Declaration(Protocol):
+    """What :func:`operator` gives: a decorator of functions and of subclasses of :class:`Operator`."""
+
+    @overload
+    def __call__(self, target: type[Derived]) -> type[Derived]: ...
+    @overload
+    def __call__(self, target: Callable[..., None]) -> FunctionOperator: ...
+
+
+def operator(
+    *,
+    keys: Names | None = None,
+    stateful: bool = False,
+    state: Mapping[str, Any] | None = None,
+    inputs: Sequence[str] | Mapping[str, SchemaLike | None] | None = None,
+    output: OutputSchema = None,
+    outputs: Mapping[str, OutputSchema] | None = None,
+    need: FiringRule | None = None,
+    grain: Grain | None = None,
+    ttl: Ttl | tuple[str, float] | None = None,
+    changes: Names | None = None,
+    on_error: OnError | None = None,
+) -> Declaration:
     """Declare an operator: decorates a function, or a subclass of :class:`Operator`.
 
     Parameters
@@ -179,7 +221,7 @@ def operator(**given: Any) -> Callable[[Any], Any]:
     output, outputs
         The schema of the one output, or a mapping of output ports to schemas. None: the columns of the first input.
     need
-        Tuples needed for a call, see :class:`penstock.dataflow.firing.FiringRule`.
+        The firing rule: tuples needed for a call, :func:`penstock.need_all` or :func:`penstock.need_any`.
     grain
         "table" (default) or "key".
     ttl
@@ -194,59 +236,57 @@ def operator(**given: Any) -> Callable[[Any], Any]:
     >>> count.spec.kind, count.label
     ('partitioned', 'count')
     """
+    given = Properties(
+        keys=keys,
+        stateful=stateful,
+        state=state,
+        inputs=inputs,
+        output=output,
+        outputs=outputs,
+        need=need,
+        grain=grain,
+        ttl=ttl,
+        changes=changes,
+        on_error=on_error,
+    )
 
+    @overload
+    def decorate(target: type[Derived]) -> type[Derived]: ...
+    @overload
+    def decorate(target: Callable[..., None]) -> FunctionOperator: ...
     def decorate(target: Any) -> Any:
         if isinstance(target, type) and issubclass(target, Operator):
-            target.spec = make_spec(target.spec, **given)
+            target.spec = make_spec(target.spec, given)
             return target
         if not callable(target):
             raise PenstockError("@penstock.operator decorates a function or a subclass of penstock.Operator.")
-        return FunctionOperator(target, make_spec(Spec(), **given))
+        return FunctionOperator(target, make_spec(Spec(), given))
 
     return decorate
 
 
-def make_spec(base: Spec, **given: Any) -> Spec:
+def make_spec(base: Spec, given: Properties) -> Spec:
     """A spec with the properties as a user writes them laid over ``base``."""
-    known = {
-        "keys",
-        "stateful",
-        "state",
-        "inputs",
-        "output",
-        "outputs",
-        "need",
-        "grain",
-        "ttl",
-        "changes",
-        "on_error",
-    }
-    strange = set(given) - known
-    if strange:
-        raise PenstockError(
-            f"An operator has no property '{min(strange)}'; it has {', '.join(sorted(known))}."
-        )
-    values = {name: getattr(base, name) for name in Spec.__dataclass_fields__}
-    if "keys" in given:
-        values |= {"keys": _names(given["keys"], "keys"), "kind": "partitioned"}
-    if given.get("stateful"):
+    made: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    values: dict[str, Any] = {name: getattr(base, name) for name in Spec.__dataclass_fields__}
+    if "keys" in made:
+        values |= {"keys": _names(made["keys"], "keys"), "kind": "partitioned"}
+    if made.get("stateful"):
         values["kind"] = "stateful"
-    if given.get("state") is not None:
-        values["state"] = _state(given["state"])
-    if "inputs" in given:
-        values["inputs"] = _inputs(given["inputs"])
-    if "output" in given:
-        values["outputs"] = {"out": _output(given["output"])}
-    if "outputs" in given:
-        values["outputs"] = {str(port): _output(s) for port, s in given["outputs"].items()}
-    for name in ("need", "grain", "on_error"):
-        if name in given:
-            values[name] = given[name]
-    if given.get("ttl") is not None:
-        ttl = given["ttl"]
+    if "state" in made:
+        values["state"] = _state(made["state"])
+    if "inputs" in made:
+        values["inputs"] = _inputs(made["inputs"])
+    if "output" in made:
+        values["outputs"] = {"out": _output(made["output"])}
+    if "outputs" in made:
+        values["outputs"] = {str(port): _output(schema) for port, schema in made["outputs"].items()}
+    if "ttl" in made:
+        ttl = made["ttl"]
         values["ttl"] = ttl if isinstance(ttl, Ttl) else Ttl(str(ttl[0]), float(ttl[1]))
-    if "changes" in given:
-        values["changes"] = _names(given["changes"], "changes")
+    if "changes" in made:
+        values["changes"] = _names(made["changes"], "changes")
+    values |= {name: made[name] for name in ("need", "grain", "on_error") if name in made}
     return Spec(**values)
 
 

@@ -1,9 +1,8 @@
 """Forecasters of load, one file each, behind one interface."""
 
-from penstock.forecast.forecaster import Forecaster, trajectory
 from penstock.forecast.holt import Holt
 from penstock.forecast.holt_winters import HoltWinters
 from penstock.forecast.last_value import LastValue
 from penstock.forecast.moving_average import MovingAverage
 
-__all__ = ["Forecaster", "Holt", "HoltWinters", "LastValue", "MovingAverage", "trajectory"]
+__all__ = ["LastValue", "MovingAverage", "Holt", "HoltWinters"]

@@ -28,7 +28,7 @@ class GGn(Queue):
     ``routing="random"``: each tuple goes to one replica by chance (or by the hash of many keys), which then sees the MAP
     thinned to 1/n: exact, given phase-type service.
 
-    >>> from penstock.models import Exponential
+    >>> from penstock.models.phase_type import Exponential
     >>> round(GGn(1.5, Exponential(1.0), servers=2).mean_wait, 9)  # M/M/2
     1.285714286
     """

@@ -8,7 +8,7 @@ from penstock.models.queue import Arrivals, Queue, Service
 class Kingman(Queue):
     """Wait = rho / (1 - rho) (SCV_a + SCV_s) / 2 E[S] (Kingman 1961; MPC section 3.2). Means only.
 
-    >>> from penstock.models import TwoMoments
+    >>> from penstock.models.queue import TwoMoments
     >>> Kingman(TwoMoments(2.0, scv=1.0), TwoMoments(1.0, scv=1.0)).mean_wait
     1.0
     """

@@ -16,7 +16,7 @@ class Mg1(Queue):
     Wait = rate E[S^2] / (2 (1 - rho)). Whatever the arrivals really are, only their rate is used. Percentiles and
     the variance are those of a phase-type service with the same mean and SCV (exact where the service is one).
 
-    >>> from penstock.models import TwoMoments
+    >>> from penstock.models.queue import TwoMoments
     >>> Mg1(0.5, TwoMoments(1.0, scv=0.0)).mean_wait  # M/D/1
     0.5
     """

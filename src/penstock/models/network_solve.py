@@ -102,7 +102,8 @@ class NetworkResponse:
 def solve_network(app: Application) -> NetworkResponse:
     """Mean response of every station; mean and percentiles of every source-to-sink path.
 
-    >>> from penstock.models import Exponential, Poisson
+    >>> from penstock.models import Poisson
+    >>> from penstock.models.phase_type import Exponential
     >>> from penstock.models.network import Edge, Station
     >>> app = Application(
     ...     [Station("a", Exponential(0.5)), Station("b", Exponential(0.8))], [Edge("a", "b")], {"a": Poisson(1.0)}

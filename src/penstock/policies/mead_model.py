@@ -6,16 +6,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
-from penstock.models import (
-    MAP,
-    Application,
-    Edge,
-    Kingman,
-    Station,
-    TwoMoments,
-    fit_ph,
-    solve_network,
-)
+from penstock.models import MAP, Kingman
+from penstock.models.network import Application, Edge, Station
+from penstock.models.network_solve import solve_network
+from penstock.models.phase_type_fit import fit_ph
+from penstock.models.queue import TwoMoments
 
 #: Replicas and CPU share of one operator.
 Resources = tuple[int, float]

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
-from penstock.forecast import Forecaster, trajectory
+from penstock.forecast.forecaster import Forecaster, trajectory
 from penstock.policies.batch_waiting import BatchQuery, BatchResponse, BatchSetting, batch_response
 from penstock.policies.mpc_model import Grid, OperatorLoad, Wait, response
 from penstock.policies.waiting import BurstWait, KingmanWait, burst_wait

@@ -78,7 +78,8 @@ def burst_wait(
 
     With a percentile: that percentile of the response less one service time, in its place.
     """
-    from penstock.models import MapPh1, fit_kpc, fit_ph
+    from penstock.models import MapPh1, fit_kpc
+    from penstock.models.phase_type_fit import fit_ph
 
     fitted = fit_kpc(interarrivals, best=1, max_states=max_states)[0]
     service = fit_ph(1.0, min(max(service_scv, 0.05), 50.0))

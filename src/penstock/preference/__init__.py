@@ -4,20 +4,7 @@ The queries over columns are in :mod:`penstock.preference.builders`.
 """
 
 from penstock.preference.best import top_k
-from penstock.preference.cross import NEVER, dominated_by, latest_dominator
 from penstock.preference.factor import dominance_factor, k_dominant, top_delta
-from penstock.preference.incremental import add_batch, merge_skylines
 from penstock.preference.skyline import skyline
 
-__all__ = [
-    "skyline",
-    "k_dominant",
-    "top_delta",
-    "top_k",
-    "dominance_factor",
-    "merge_skylines",
-    "add_batch",
-    "dominated_by",
-    "latest_dominator",
-    "NEVER",
-]
+__all__ = ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"]

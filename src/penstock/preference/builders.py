@@ -13,7 +13,7 @@ from penstock.preference.points import Classes, Codes, Points, Rows, as_points, 
 from penstock.preference.preference import Extras, Preference
 from penstock.preference.skyline import first_of_equals, skyline
 
-__all__ = ["minimize", "maximize", "diff", "skyline_of", "k_dominant_of", "top_delta", "top_k"]
+__all__ = ["minimize", "maximize", "diff", "skyline_of", "k_dominant_of", "top_delta_of", "top_k_of"]
 
 
 def skyline_of(*attributes: Attribute, distinct: bool = False) -> "Skyline":
@@ -30,7 +30,7 @@ def k_dominant_of(k: int, *attributes: Attribute) -> "KDominant":
     return KDominant(attributes, k)
 
 
-def top_delta(delta: int, *attributes: Attribute, exactly: bool = False) -> "TopDelta":
+def top_delta_of(delta: int, *attributes: Attribute, exactly: bool = False) -> "TopDelta":
     """The k-dominant skyline for the smallest k that gives more than ``delta`` rows; the factor is a column.
 
     With ``exactly`` at most ``delta`` rows, those of the smallest factors.
@@ -38,13 +38,13 @@ def top_delta(delta: int, *attributes: Attribute, exactly: bool = False) -> "Top
     return TopDelta(attributes, delta, exactly)
 
 
-def top_k(k: int, by: str | Attribute, *within: Attribute, exactly: bool = False) -> "TopK":
+def top_k_of(k: int, by: str | Attribute, *within: Attribute, exactly: bool = False) -> "TopK":
     """The k rows of the smallest value of ``by``; write ``by=maximize("rating")`` for the largest.
 
     Rows that share the k-th value all stay unless ``exactly`` k are wanted. ``diff`` attributes may follow: one
     answer within each of their values.
 
-    >>> top_k(10, by="price").attributes
+    >>> top_k_of(10, by="price").attributes
     (Attribute(column='price', direction='min'),)
     """
     first = by if isinstance(by, Attribute) else minimize(by)
@@ -160,7 +160,7 @@ class TopK(_OfColumns):
         if self.k < 1:
             raise PenstockError(f"k is {self.k}; ask for at least 1 row.")
         if len(ranked(self.attributes)) != 1:
-            raise PenstockError("top_k ranks by one column; use skyline_of for several.")
+            raise PenstockError("top_k_of ranks by one column; use skyline_of for several.")
 
     def select(self, points: Points, classes: Classes = None) -> Rows:
         """The k best of each class; ties stay, since the answer decides about them."""

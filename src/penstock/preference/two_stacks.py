@@ -21,8 +21,8 @@ __all__ = ["TwoStacks", "Partial", "merged"]
 class TwoStacks:
     """Panes of the windows to come: suffixes of the front by pane, raw back panes, and their merge.
 
-    >>> from penstock.preference.builders import top_k
-    >>> stacks = TwoStacks(top_k(1, by="x")).advance(0, np.array([[1.0]])).advance(1, np.array([[2.0]]))
+    >>> from penstock.preference.builders import top_k_of
+    >>> stacks = TwoStacks(top_k_of(1, by="x")).advance(0, np.array([[1.0]])).advance(1, np.array([[2.0]]))
     >>> stacks.window(0, 1).tolist(), stacks.expire(1).window(1, 1).tolist()
     ([0], [1])
     """

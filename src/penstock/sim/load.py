@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.traffic import RandomWalk, SelfSimilar, Shaped, map2, poisson, read_trace, steps
+from penstock.traffic import Shaped, map2, poisson, read_trace
+from penstock.traffic.selfsimilar import SelfSimilar
+from penstock.traffic.shapes import steps
+from penstock.traffic.walk import RandomWalk
 
 Floats = NDArray[np.float64]
 

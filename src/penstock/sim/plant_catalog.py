@@ -10,12 +10,15 @@ from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
 from penstock.sim.plants.network import LOG_ANALYSIS, NetworkOperator, OperatorNetwork
-from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, triggers
-from penstock.sim.plants.query import PreferencePlant, QueryCosts, of_events
-from penstock.sim.plants.regions import RegionOperator, RegionsPlant
-from penstock.sim.plants.regions.graph import chain
+from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
+from penstock.sim.plants.operator.triggers import triggers
+from penstock.sim.plants.query.preference_plant import PreferencePlant, QueryCosts
+from penstock.sim.plants.query.source import of_events
+from penstock.sim.plants.regions.graph import RegionOperator, chain
+from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.sim.plants.virtual import VirtualPlant
-from penstock.traffic import Attributes, zipf
+from penstock.traffic.attributes import Attributes
+from penstock.traffic.keys import zipf
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Everything that touches Spark: sessions, sources, the micro-batch runtime, queries, actuators."""
 
+from penstock.spark.cluster import LocalCluster
 from penstock.spark.session import running, session
 
-__all__ = ["running", "session"]
+__all__ = ["session", "running", "LocalCluster"]

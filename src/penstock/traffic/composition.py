@@ -22,7 +22,8 @@ _MOST_PHASES = 64
 class Shaped(ArrivalProcess):
     """A process whose rate follows a shape: its clock runs f(t) times as fast.
 
-    >>> from penstock.traffic import poisson, steps
+    >>> from penstock.traffic import poisson
+    >>> from penstock.traffic.shapes import steps
     >>> stream = Shaped(poisson(1000.0), steps((10.0, 3.0)))
     >>> times = stream.sample(20.0, seed=1)
     >>> bool(abs((times >= 10.0).sum() / 30_000 - 1) < 0.03)

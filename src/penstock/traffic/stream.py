@@ -49,7 +49,8 @@ class Slot:
 class TupleStream:
     """What is delivered, and when.
 
-    >>> from penstock.traffic import UniformDelay, poisson
+    >>> from penstock.traffic import poisson
+    >>> from penstock.traffic.disorder import UniformDelay
     >>> stream = TupleStream(poisson(1000.0), UniformDelay(0.2), attributes=Attributes(2), seconds=5.0, seed=1)
     >>> table = stream.table()
     >>> table.column_names

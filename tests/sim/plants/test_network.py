@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
-from penstock.models import simulate_queue
+from penstock.models.lindley import simulate_queue
 from penstock.sim.plants.network import LOG_ANALYSIS, NetworkOperator, OperatorNetwork
 from penstock.sim.plants.station import SimulatedStation
 from penstock.testing import check_plant

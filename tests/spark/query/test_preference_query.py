@@ -229,10 +229,10 @@ def test_the_plain_answer_needs_no_windows(spark, tmp_path):
     points = np.column_stack([data["price"].to_numpy(), -data["rating"].to_numpy()])
     best = ps.skyline_of(ps.minimize("price"), ps.maximize("rating")).of(frame)
     assert {r.offer for r in best.collect()} == set(skyline(points).tolist())
-    top = ps.top_delta(1, ps.minimize("price"), ps.maximize("rating")).of(frame)
+    top = ps.top_delta_of(1, ps.minimize("price"), ps.maximize("rating")).of(frame)
     assert top.columns == [*frame.columns, "dominance_factor"]
     assert top.count() > 0
-    cheapest = ps.top_k(3, by="price").of(frame).collect()
+    cheapest = ps.top_k_of(3, by="price").of(frame).collect()
     assert {r.price for r in cheapest} == set(np.sort(data["price"].to_numpy())[:3].tolist())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.core.journal import MemoryJournal
-from penstock.disorder import BatchStats, partition_stats
+from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.splitting import StatisticSplitting
 from penstock.spark.query.program import Places, QueryProgram
 from penstock.spark.query.watch import Watch
@@ -33,8 +33,8 @@ PREFERENCES = {
     "skyline of one value": ps.skyline_of(ps.minimize("a")),
     "with diff": ps.skyline_of(ps.minimize("a"), ps.maximize("b"), ps.diff("g")),
     "k-dominant": ps.k_dominant_of(1, ps.minimize("a"), ps.maximize("b")),
-    "top-delta": ps.top_delta(2, ps.minimize("a"), ps.maximize("b")),
-    "top-k": ps.top_k(2, by="a"),
+    "top-delta": ps.top_delta_of(2, ps.minimize("a"), ps.maximize("b")),
+    "top-k": ps.top_k_of(2, by="a"),
 }
 
 

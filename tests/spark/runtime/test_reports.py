@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.dataflow.invoke import OperatorFigures
-from penstock.disorder import partition_stats
+from penstock.disorder.stats import partition_stats
 from penstock.spark.flow.task_report import TaskInput, TaskOutputs, TaskReport, WrittenFile, WrittenLayer
 from penstock.spark.query.reports import CloseReport, FoldedPart, FoldReport, TallyReport, WindowReport
 from penstock.spark.runtime.report import Report

@@ -9,7 +9,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.core.errors import PenstockError
 from penstock.spark.sources.replay import Recording, ReplaySource, ReplayStreamReader
-from penstock.traffic import Trace, write_trace
+from penstock.traffic import write_trace
+from penstock.traffic.trace import Trace
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from penstock.spark.sources import register
-from penstock.traffic import Trace, describe, write_trace
+from penstock.traffic import describe, write_trace
 from penstock.traffic.spec import StreamSpec
+from penstock.traffic.trace import Trace
 
 pytestmark = pytest.mark.spark
 OPTIONS = {

@@ -15,7 +15,8 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
 from penstock.core.journal import FileJournal, Journal
 from penstock.core.policy import AnyPolicy
-from penstock.disorder import Disorder, KSlack
+from penstock.disorder import KSlack
+from penstock.disorder.state import Disorder
 from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.preference.preference import Preference
@@ -69,7 +70,7 @@ class PreferenceQuery:
     Parameters
     ----------
     preference
-        What is best: ``skyline_of(...)``, ``k_dominant_of(...)``, ``top_delta(...)``, ``top_k(...)``, or your own.
+        What is best: ``skyline_of(...)``, ``k_dominant_of(...)``, ``top_delta_of(...)``, ``top_k_of(...)``, or your own.
     time
         The column of the event time: a timestamp, or a number of seconds since 1970.
     window, slide
@@ -106,7 +107,7 @@ class PreferenceQuery:
     def __post_init__(self) -> None:
         if not isinstance(self.preference, Preference):
             raise PenstockError(
-                f"The preference is {self.preference!r}; write skyline_of(...), top_k(...), or a subclass of Preference."
+                f"The preference is {self.preference!r}; write skyline_of(...), top_k_of(...), or a subclass of Preference."
             )
         if not isinstance(self.disorder, Disorder):
             raise PenstockError(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.disorder import BatchStats, InOrder
+from penstock.disorder import InOrder
+from penstock.disorder.stats import BatchStats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.preference.splitting import SplitState
 from penstock.spark.query import pane_stage

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from penstock.disorder import BatchStats
+from penstock.disorder.stats import BatchStats
 from penstock.spark.runtime.report import Report
 
 R = TypeVar("R", bound=Report)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
-from penstock.disorder import BatchStats, partition_stats
+from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
 from penstock.spark.query.rows import LATEST_US, Times, check_rows

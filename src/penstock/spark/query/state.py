@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from penstock.disorder import DisorderState
+from penstock.disorder.state import DisorderState
 from penstock.spark.query.pane_stage import Part
 
 

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from penstock.spark.sources.replay import ReplaySource
 from penstock.spark.sources.traffic import TrafficSource
 
-__all__ = ["ReplaySource", "TrafficSource", "register"]
+__all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.metrics import Metric
-from penstock.sim.plants.operator import OperatorCosts, PartitionedOperator, Triggers
 from penstock.sim.plants.operator.migration import PROTOCOLS, hand_over
+from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
+from penstock.sim.plants.operator.triggers import Triggers
 from penstock.testing import check_plant
 
 PLAIN = {"spread": 0.0, "key_spread": 0.0}

@@ -4,10 +4,12 @@ import pytest
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.preference import skyline
-from penstock.sim.plants.query import PreferencePlant, QueryCosts, of_events, query_stream
+from penstock.sim.plants.query.preference_plant import PreferencePlant, QueryCosts
+from penstock.sim.plants.query.source import of_events, query_stream
 from penstock.sim.plants.query.window_stage import STRATEGIES
 from penstock.testing import check_plant
-from penstock.traffic import Attributes, map2, poisson
+from penstock.traffic import map2, poisson
+from penstock.traffic.attributes import Attributes
 
 SMALL = Attributes(4)
 

@@ -7,11 +7,11 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.policies import Organic
-from penstock.sim import run_policy
-from penstock.sim.plants.regions import Engine, RegionGraph, RegionOperator, RegionsPlant, SimulatedRegion
+from penstock.sim.closed_loop import run_policy
 from penstock.sim.plants.regions.flow import flow
-from penstock.sim.plants.regions.graph import chain
+from penstock.sim.plants.regions.graph import Engine, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock.sim.plants.regions.groups import regrouped
+from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.testing import check_plant
 
 FREE = Engine(entry=0.0, transfer=0.0, replication=0.0, skew=0.0)

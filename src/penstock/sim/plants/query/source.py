@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
-from penstock.traffic import ArrivalProcess, Attributes
+from penstock.traffic.attributes import Attributes
+from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.seeds import Seeds
 
 Floats = NDArray[np.float64]
