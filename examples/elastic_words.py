@@ -18,7 +18,7 @@ def main():
         run = flow.start(spark, checkpoint=Path(folder, "checkpoint"), output=Path(folder, "out"))
         for change in ({"replicas": {"count": 3}}, {"overlap": {"count": True}}, {"replicas": {"count": 1}}):
             run.await_termination(8)
-            run.reconfigure(**change)
+            run.rescale(**change)
             print("asked for", change, "- last batch:", run.progress)
         run.await_termination(8)
         run.stop()

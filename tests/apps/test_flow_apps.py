@@ -13,7 +13,7 @@ from penstock.apps import finance, logs, network, trading, wordcount
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.regions import find_regions
-from penstock.spark.flow.in_process import start_in_process
+from penstock.testing.flow_run import start_in_process
 
 #: Reconfigurations by batch: rescale, rescale again, split and merge.
 STEPS = (
@@ -35,13 +35,13 @@ def play(graph, batches):
             step = STEPS[number % len(STEPS)]
             for region in regions:
                 if region.scales and "replicas" in step:
-                    run.reconfigure(replicas={region.name: step["replicas"]})
+                    run.rescale(replicas={region.name: step["replicas"]})
                 if "overlap" in step:
-                    run.reconfigure(overlap={region.name: True})
+                    run.rescale(overlap={region.name: True})
                 if "pipelines" in step:
-                    run.reconfigure(pipelines={region.name: tuple(range(len(region.operators)))})
+                    run.rescale(pipelines={region.name: tuple(range(len(region.operators)))})
                 if "merge" in step:
-                    run.reconfigure(pipelines={region.name: (0,)}, overlap={region.name: False})
+                    run.rescale(pipelines={region.name: (0,)}, overlap={region.name: False})
             run.feed(batch)
         run.finish()
         found = {}

@@ -14,7 +14,7 @@ from penstock.dataflow.operators import operator
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import find_regions
 from penstock.dataflow.running_figures import running_count
-from penstock.spark.flow.in_process import start_in_process
+from penstock.testing.flow_run import start_in_process
 
 ROW = {"k": int, "n": int}
 
@@ -81,7 +81,7 @@ def test_rows_are_the_same_wherever_the_join_runs(tmp_path, between):
     for number, replicas in enumerate(({"count": 3, "both": 3}, {"count": 3, "both": 2})):
         folder = tmp_path / str(number)
         run = start_in_process(diamond(*between), folder, groups=8)
-        run.reconfigure(replicas=replicas)
+        run.rescale(replicas=replicas)
         for _ in range(3):
             run.feed({"rows": pa.table({"k": np.arange(40) % 10, "n": np.zeros(40, dtype=np.int64)})})
         run.finish()
@@ -98,7 +98,7 @@ def test_rows_are_the_same_wherever_the_join_runs(tmp_path, between):
 
 def test_a_key_that_changes_without_a_word_is_named(tmp_path):
     run = start_in_process(diamond(secretly), tmp_path, groups=8)
-    run.reconfigure(replicas={"count": 3, "both": 3})
+    run.rescale(replicas={"count": 3, "both": 3})
     with pytest.raises(PenstockError, match=r"before 'both' changes the key \(k\).*say so with changes"):
         run.feed({"rows": pa.table({"k": np.arange(40), "n": np.zeros(40, dtype=np.int64)})})
     run.abandon()

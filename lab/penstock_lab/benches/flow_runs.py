@@ -45,7 +45,7 @@ class FlowBench:
             self.spark, checkpoint=folder + "/checkpoint", output=folder + "/out", available_now=True, **given
         )
         if change:
-            run.reconfigure(**change)
+            run.rescale(**change)
         run.await_termination()
         return timed(run.query) | {"plan": run.plan}
 

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.core.journal import read
 from penstock.spark import session
 
 #: Micro-batches that only warm up; their rows and seconds do not count.
@@ -39,7 +38,7 @@ def ours(spark: Any, run: Mapping[str, Any]) -> dict[str, Any]:
         _stream(spark, run), output=work / "out", checkpoint=work / "ck", available_now=True
     )
     started.await_termination()
-    seen = read(started.journal).observations
+    seen = started.journal.tables().observations
     steady = slice(WARM_UP, None)
     overhead = float(np.sum(seen["overhead_time"][steady]) / np.sum(seen["batch_seconds"][steady]))
     figures = {
@@ -100,7 +99,7 @@ def live(spark: Any, run: Mapping[str, Any]) -> dict[str, Any]:
     started.stop()
     if run.get("warm_up"):
         return {}
-    tables = read(started.journal)
+    tables = started.journal.tables()
     panes, seen = tables.stage("panes"), tables.observations
     late = seen["time"] > 8.0  # the first seconds are Spark's warming up
     return {

@@ -96,7 +96,7 @@ def _ours(bench: FlowBench, report: Report, tables: list[pa.Table], rounds: int)
     def watch(profile: Any) -> None:
         profiles.append(profile)
         if profile.batch + 1 in changes:
-            run.reconfigure(**changes[profile.batch + 1][1])
+            run.rescale(**changes[profile.batch + 1][1])
 
     run.listen(watch)
     run.await_termination()

@@ -87,6 +87,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
             available_now=options["source"] == "real" and seconds == 0,
             replicas=_replicas(flow, whole(options, "replicas")),
             policy=policy,
+            period=2.0,  # an application is watched for a minute or two
             cpu={} if _shares(options) else None,
         )
         started = time.monotonic()
@@ -191,9 +192,9 @@ class Collected:
     def __init__(self) -> None:
         self._tables: dict[int, pa.Table] = {}
 
-    def __call__(self, batch: int, table: pa.Table) -> None:
-        """Take the rows of a batch."""
-        self._tables[batch] = table
+    def __call__(self, frame: Any, batch_id: int) -> None:
+        """Take the rows of a batch, a DataFrame."""
+        self._tables[batch_id] = frame.toArrow()
 
     @property
     def table(self) -> pa.Table | None:

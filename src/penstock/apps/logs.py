@@ -119,8 +119,9 @@ class Largest:
         self._name, self._count = name, count
         self.counts: dict[str, int] = {}
 
-    def __call__(self, batch: int, table: pa.Table) -> None:
+    def __call__(self, frame: Any, batch_id: int) -> None:
         """Take a batch."""
+        table = frame.toArrow()
         for name, n in zip(table[self._name].to_pylist(), table[self._count].to_pylist(), strict=True):
             self.counts[name] = max(n, self.counts.get(name, 0))
 

@@ -16,7 +16,7 @@ import penstock as ps
 from penstock.apps.skyline_plot import plot_run
 from penstock.apps.summary import Option, Summary
 from penstock.core.errors import PenstockError, unknown
-from penstock.core.journal import read
+from penstock.core.journal import Journal
 from penstock.core.output_folder import output_folder
 from penstock.preference.preference import Preference
 
@@ -72,6 +72,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             checkpoint=folder / "checkpoint",
             trigger=options["trigger"],
             policy=_policy(options["policy"]),
+            period=2.5,  # an application is watched for a minute or two
         )
         run.listen(shown.take)
         shown.begin()
@@ -232,11 +233,11 @@ class Board:
         return table
 
 
-def _summary(folder: Path, journal: Path, progress: Mapping[str, Any], interrupted: bool) -> Summary:
+def _summary(folder: Path, journal: Journal, progress: Mapping[str, Any], interrupted: bool) -> Summary:
     if not progress:
         return Summary("skyline", {"rows": 0}, notes=["No micro-batch was finished; let it run longer."])
     totals = progress["totals"]
-    tables = read(journal)
+    tables = journal.tables()
     seen = tables.observations
     plot = plot_run(tables, folder / "run.png")
     figures = {

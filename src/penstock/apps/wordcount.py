@@ -87,8 +87,9 @@ class Counts:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
-    def __call__(self, batch: int, table: pa.Table) -> None:
+    def __call__(self, frame: Any, batch_id: int) -> None:
         """Take the counts of a batch; a count never falls, so the larger one is the later."""
+        table = frame.toArrow()
         for word, n in zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True):
             if n > self.counts.get(word, 0):
                 self.counts[word] = n

@@ -29,6 +29,10 @@ class Journal:
     def put(self, record: dict[str, Any]) -> None:
         """Take one record."""
 
+    def tables(self) -> Tables:
+        """What was kept so far, as :func:`read` gives it."""
+        return Tables.of([{"kind": "run", "schema": SCHEMA}])
+
     def close(self) -> None:
         """Take no more."""
 
@@ -140,6 +144,14 @@ class FileJournal(Journal):
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             os.write(self._file, b"\n")
         self.put({"kind": "run", "schema": SCHEMA, **(run or {})})
+
+    def __fspath__(self) -> str:
+        """The path, so that the journal of a run can be read like its file."""
+        return str(self.path)
+
+    def tables(self) -> Tables:
+        """What the file holds so far, as :func:`read` gives it."""
+        return read(self.path)
 
     def put(self, record: dict[str, Any]) -> None:
         """Append one record."""

@@ -25,6 +25,9 @@ from penstock.dataflow.operators import (
 )
 from penstock.dataflow.schemas import SchemaLike, fits, schema_of
 
+#: A sink on the driver: called with (rows as a DataFrame, batch id), perhaps again with the same rows after a crash.
+SinkFunction = Callable[[Any, int], object]
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -74,8 +77,11 @@ class Stream:
         """Another output port of the same operator."""
         return self.graph.node(self.node).stream(port)
 
-    def sink(self, name: str, to: Callable[[int, pa.Table], None] | None = None) -> "Stream":
-        """Make this stream an output of the flow; gives the stream back."""
+    def sink(self, name: str, to: SinkFunction | None = None) -> "Stream":
+        """Make this stream an output of the flow; gives the stream back.
+
+        A function is called with (DataFrame, batch id) on the driver after each commit; without one the rows are files.
+        """
         self.graph.sink(name, self, to)
         return self
 
@@ -122,7 +128,7 @@ class Sink:
 
     name: str
     stream: Stream
-    to: Callable[[int, pa.Table], None] | None = field(default=None, repr=False, compare=False)
+    to: SinkFunction | None = field(default=None, repr=False, compare=False)
 
 
 class Graph:
@@ -198,7 +204,7 @@ class Graph:
             self.connect(stream, node, port)
         return node.stream() if node.spec.outputs else Stream(self, node.name, "")
 
-    def sink(self, name: str, stream: Stream, to: Callable[[int, pa.Table], None] | None = None) -> None:
+    def sink(self, name: str, stream: Stream, to: SinkFunction | None = None) -> None:
         """Name an output of the flow; its rows go to a folder of that name, or to ``to(batch, table)`` on the driver."""
         if name in self.sinks:
             raise PenstockError(f"Two sinks are called '{name}'; give each its own name.")

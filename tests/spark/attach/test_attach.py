@@ -255,7 +255,7 @@ def test_it_follows_a_query_through_a_restart_and_ends_with_it(spark, tmp_path):
     assert handle.active
     assert handle._watcher.queries[str(query.id)].restarts == 1
     query.stop()
-    assert handle.await_end(20)
+    assert handle.await_termination(20)
     assert not handle.active
 
 
@@ -272,7 +272,7 @@ def test_a_query_that_fails_is_recorded(spark, tmp_path):
     handle = penstock.attach(
         query, executors=None, period=0.3, linger=0.5, journal=journal, notify=lambda text: None
     )
-    assert handle.await_end(40)
+    assert handle.await_termination(40)
     assert any("The query bad failed" in text for text in journal.texts())
 
 

@@ -14,8 +14,8 @@ from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
 from penstock.policies import Organic
 from penstock.spark.flow.control import Control
-from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.flow.run import LONGEST_WAIT
+from penstock.testing.flow_run import start_in_process
 from penstock.testing.plant_suite import check_plant
 
 
@@ -49,7 +49,7 @@ def rows(keys):
 
 def test_an_observation_tells_regions_pipelines_operators_and_keys(tmp_path):
     run, _ = started(tmp_path)
-    run.reconfigure(replicas={"count": 2})
+    run.rescale(replicas={"count": 2})
     run.feed(rows(np.arange(1000)))
     seen = run.control.plant.observe()
     region, stage = seen.region("count"), seen.stage("count/0")
@@ -100,7 +100,7 @@ def test_organic_grows_a_region_that_holds_the_flow_back(tmp_path):
 
 def test_hot_groups_move_when_replicas_stay_uneven(tmp_path):
     run, _ = started(tmp_path, rebalances=True)
-    run.reconfigure(replicas={"count": 2})
+    run.rescale(replicas={"count": 2})
     keys = np.arange(4000)
     groups = group_of(hash_keys(pa.table({"k": keys}), ["k"]), 16)
     skewed = np.concatenate([keys[groups < 8].repeat(4), keys])
@@ -146,7 +146,7 @@ def test_stateless_operators_may_change_between_two_starts(tmp_path):
         return start_in_process(graph, tmp_path)
 
     run = start(count)
-    run.reconfigure(replicas={"count": 2})
+    run.rescale(replicas={"count": 2})
     run.feed(rows([1, 2]))
     run.finish()
     run = start(same, count)

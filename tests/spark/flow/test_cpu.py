@@ -22,8 +22,8 @@ from penstock.spark.actuators.cgroup import find_hierarchy
 from penstock.spark.flow.cpu import FREE, FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_plant import FlowPlant
-from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.sources.demo_sources import played
+from penstock.testing.flow_run import start_in_process
 
 ABILITY = cpu_share.probe()
 # Control groups need rights that not every machine gives; here everything is about the real kernel, and penstock doctor tells how to allow it.

@@ -1,6 +1,6 @@
 """Sequential equivalence: any plan, any sequence of plans and any crash give what one process gives, key by key.
 
-Tasks run in this process (see ``in_process.py``), so hypothesis can try many flows; the suites beside this one do the
+Tasks run in this process (see ``penstock.testing.flow_run``), so hypothesis can try many flows; the suites beside this one do the
 same with Spark itself.
 """
 
@@ -20,9 +20,9 @@ from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
 from penstock.dataflow.regions import find_regions
 from penstock.dataflow.running_figures import running_count, running_sum
-from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.runtime import checkpoint as checkpoint_module
 from penstock.spark.runtime import microbatch
+from penstock.testing.flow_run import start_in_process
 
 ROW = {"k": int, "j": int, "v": int}
 
@@ -173,7 +173,7 @@ def check(data, crashes):
         number, died = 0, -1
         while number < len(batches):
             if data.draw(st.booleans()):
-                run.reconfigure(**data.draw(changes(graph)))
+                run.rescale(**data.draw(changes(graph)))
             point = data.draw(st.sampled_from(crashes)) if crashes and died < number else None
             try:
                 with dying_at(point, number):

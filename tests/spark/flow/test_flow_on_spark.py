@@ -59,7 +59,7 @@ def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(sp
     def change(profile):
         seen.append(profile)
         if steps:
-            run.reconfigure(**steps.pop(0))
+            run.rescale(**steps.pop(0))
 
     run.listen(change)
     run.await_termination()
@@ -98,6 +98,24 @@ def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spar
     assert finance.same(rows_of(tmp_path / "out" / "bargains"), expected)
     told = (tmp_path / "ck" / "journal.jsonl").read_text()
     assert '"policy":"Organic"' in told
+
+
+def test_a_sink_that_is_a_function_is_called_as_spark_calls_one(spark, tmp_path):
+    listed, tables = lines(1500, 3)
+    flow = penstock.Flow("wordcount")
+    batches = {}
+    counts = wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in")))
+    counts.sink("counts", lambda frame, batch_id: batches.update({batch_id: frame.collect()}))
+    with pytest.warns(DeprecationWarning, match="dead_letters"):
+        run = flow.start(spark, checkpoint=tmp_path / "ck", available_now=True, dead_letter=tmp_path / "dead")
+    run.await_termination()
+    assert (tmp_path / "dead" / "count").is_dir()
+    rows = [row.asDict() for batch_id in sorted(batches) for row in batches[batch_id]]
+    assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
+    last = {}
+    for row in rows:
+        last[row["word"]] = max(row["count"], last.get(row["word"], 0))
+    assert last == dict(wordcount.plain(listed))
 
 
 def test_a_second_start_goes_on_where_the_first_ended(spark, tmp_path):
@@ -152,7 +170,7 @@ DRIVER = """
     flow = penstock.Flow("wordcount")
     wordcount.build(flow.source("lines", stream)).sink("counts")
     run = flow.start(spark, checkpoint=base / "ck", output=base / "out", available_now=True, replicas={"count": 2})
-    run.reconfigure(overlap={"count": True}, replicas={"count": 3})
+    run.rescale(overlap={"count": True}, replicas={"count": 3})
     run.await_termination()
 """
 

@@ -10,8 +10,9 @@ from penstock.dataflow.keys import group_of, hash_keys
 from penstock.dataflow.operators import operator
 from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow import state_store
-from penstock.spark.flow.in_process import Frame, start_in_process
-from penstock.spark.flow.lifecycle import without_spark
+from penstock.spark.runtime.task import without_spark
+from penstock.testing.flow_run import start_in_process
+from penstock.testing.frames import InProcessFrame
 
 GROUPS = 12
 
@@ -28,7 +29,7 @@ def run(tmp_path):
     started = start_in_process(graph, tmp_path, groups=GROUPS)
     started.profiles = []
     started.listen(started.profiles.append)
-    started.reconfigure(replicas={"count": 3})
+    started.rescale(replicas={"count": 3})
     yield started
     started.finish()
 
@@ -46,7 +47,7 @@ def moved_one(run, replica=1):
     table = list(run.plan.regions["count"].routing)
     chosen = table.index(0)
     table[chosen] = replica
-    run.reconfigure(routing={"count": tuple(table)})
+    run.rescale(routing={"count": tuple(table)})
     return chosen
 
 
@@ -67,8 +68,8 @@ def test_graceful_nothing_is_lost_repeated_or_out_of_order(run, tmp_path):
 
 def test_fluid_rows_are_routed_to_the_new_owner_in_the_very_batch_without_a_further_job(run, monkeypatch):
     jobs = []
-    collect = Frame.collect
-    monkeypatch.setattr(Frame, "collect", lambda self: jobs.append(1) or collect(self))
+    collect = InProcessFrame.collect
+    monkeypatch.setattr(InProcessFrame, "collect", lambda self: jobs.append(1) or collect(self))
     run.feed(batch())
     run.feed(batch())
     before = len(jobs)

@@ -7,9 +7,9 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import operator
 from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow.flow_state import FlowState
-from penstock.spark.flow.in_process import start_in_process
 from penstock.spark.flow.inspection import inspect_checkpoint
 from penstock.spark.flow.state_store import MOST_LAYERS, LayerFile, OperatorState, runs
+from penstock.testing.flow_run import start_in_process
 
 
 def counter(ttl=None):
@@ -54,10 +54,10 @@ def test_layers_are_merged_when_there_are_many_or_they_outweigh_the_base(tmp_pat
 
 def test_old_versions_and_merged_layers_leave_no_files(tmp_path):
     run = start_in_process(counter(), tmp_path)
-    run.reconfigure(replicas={"count": 3})
+    run.rescale(replicas={"count": 3})
     for turn in range(12):
         run.feed(rows(np.arange(500) + turn))
-        run.reconfigure(replicas={"count": 1 + turn % 4})
+        run.rescale(replicas={"count": 1 + turn % 4})
     run.finish()
     kept = {path.name for path in (tmp_path / "checkpoint" / "penstock" / "state").iterdir()}
     needed = {name for n in (10, 11) for name in run._checkpoint.read(n).files}

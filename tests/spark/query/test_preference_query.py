@@ -4,6 +4,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.core.errors import PenstockError
-from penstock.core.journal import read
+from penstock.core.journal import MemoryJournal, read
 from penstock.preference import skyline
 
 pytestmark = pytest.mark.spark
@@ -152,12 +153,12 @@ def test_a_query_goes_on_where_it_stopped(spark, tmp_path):
     assert after == brute_force(data, upto=punctuation_of(run))
 
 
-def test_the_callback_gets_the_rows_of_each_batch(spark, tmp_path):
+def test_a_function_gets_the_rows_of_each_batch(spark, tmp_path):
     data = stream_files(tmp_path / "in", files=3)
     got: dict[int, list] = {}
     run = offers().start(
         as_stream(spark, tmp_path / "in"),
-        foreach_batch=lambda number, frame: got.update({number: frame.collect()}),
+        output=lambda frame, number: got.update({number: frame.collect()}),
         checkpoint=tmp_path / "ck",
         available_now=True,
     )
@@ -166,6 +167,42 @@ def test_the_callback_gets_the_rows_of_each_batch(spark, tmp_path):
     wanted = brute_force(data, upto=punctuation_of(run))
     assert {r.offer for r in rows} == set().union(*wanted.values())
     assert len(rows) == sum(map(len, wanted.values()))
+
+
+def test_the_old_word_for_a_function_has_the_old_order_and_warns(spark, tmp_path):
+    stream_files(tmp_path / "in", files=2)
+    got: dict[int, int] = {}
+    with pytest.warns(DeprecationWarning, match="output=f"):
+        run = offers().start(
+            as_stream(spark, tmp_path / "in"),
+            foreach_batch=lambda number, frame: got.update({number: frame.count()}),
+            checkpoint=tmp_path / "ck",
+            available_now=True,
+        )
+    run.await_termination()
+    assert sum(got.values()) == run.progress["totals"]["results"] > 0
+
+
+def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_are_served(spark, tmp_path):
+    stream_files(tmp_path / "in", files=4)
+    journal, pages = MemoryJournal(), []
+    run = offers(pane_workers=2, window_workers=2).start(
+        as_stream(spark, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+        policy="minimum",
+        period=0,
+        dry_run=True,
+        journal=journal,
+        metrics="127.0.0.1:0",
+    )
+    run.listen(lambda _: pages.append(urlopen(f"http://{run.metrics_address}/metrics").read().decode()))
+    run.await_termination()
+    assert run.progress["pane_workers"] == 2
+    assert {r["mode"] for r in journal.records if r["kind"] == "decision"} == {"dry-run"}
+    assert 'penstock_decisions_total{reason="dry-run"}' in pages[-1]
+    assert run.journal is journal
 
 
 def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letters(spark, tmp_path):

@@ -14,8 +14,9 @@ import penstock as ps
 from penstock.core.journal import MemoryJournal
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.splitting import StatisticSplitting
-from penstock.spark.query.program import Places, QueryProgram
+from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.watch import Watch
+from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import MicroBatch
 from penstock.testing.frames import InProcessFrame
 
@@ -161,10 +162,11 @@ def query_of(case: Case) -> ps.PreferenceQuery:
 
 def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object]:
     """All windows given out, in order, and the last state."""
-    (folder / "staging").mkdir(parents=True, exist_ok=True)
-    (folder / "state").mkdir(exist_ok=True)
-    places = Places(str(folder / "staging"), str(folder), None, None, None)
-    program = QueryProgram(query_of(case), SCHEMA, places, Watch(MemoryJournal(), 1.0))
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    outputs = QueryOutputs(
+        OutputFolder.made(folder, "output"), OutputFolder.made(folder / "dead", "dead-letter")
+    )
+    program = QueryProgram(query_of(case), SCHEMA, outputs, Watch(MemoryJournal(), 1.0))
     state, results, first = program.first_state(), [], 0
     for number, rows in enumerate(stream):
         half = len(rows) // 2

@@ -12,8 +12,9 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
-from penstock.spark.query.program import Places, QueryProgram
+from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.watch import QueryPlant, Watch, stage_utilisation
+from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import MicroBatch
 from penstock.testing.frames import InProcessFrame
 
@@ -39,7 +40,6 @@ class AskFor:
 @pytest.fixture
 def query_run(tmp_path):
     """Run batches of a query in this process; gives program, outcomes and journal."""
-    (tmp_path / "staging").mkdir()
     (tmp_path / "state").mkdir()
 
     def run(policy=None, batches=4, rows=200, period=1.0):
@@ -53,9 +53,10 @@ def query_run(tmp_path):
             pane_workers=1,
             window_workers=1,
         )
-        program = QueryProgram(
-            query, SCHEMA, Places(str(tmp_path / "staging"), str(tmp_path), None, None, None), watch
+        outputs = QueryOutputs(
+            OutputFolder.made(tmp_path, "output"), OutputFolder.made(tmp_path / "dead", "dead-letter")
         )
+        program = QueryProgram(query, SCHEMA, outputs, watch)
         state, outcomes, rng = program.first_state(), [], np.random.default_rng(2)
         for number in range(batches):
             columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]

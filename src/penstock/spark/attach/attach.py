@@ -1,17 +1,16 @@
 """Autoscale a Structured Streaming query that Penstock did not write."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
-from penstock.core.journal import Journal
 from penstock.core.policy import AnyPolicy
 from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal
 from penstock.spark.attach.settings import Settings
+from penstock.spark.runtime.starting import PERIOD, JournalLike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,10 +24,11 @@ def attach(
     target: float | None = None,
     dry_run: bool = False,
     *,
-    period: float = 5.0,
     guards: Guards | None = None,
-    journal: Journal | str | Path | None = None,
+    period: float = PERIOD,
+    journal: JournalLike = None,
     metrics: str | None = None,
+    name: str | None = None,
     linger: float = 30.0,
     notify: Callable[[str], None] | None = None,
 ) -> Autoscaler:
@@ -51,14 +51,16 @@ def attach(
         Seconds within which 95 % of the rows should have their committed result.
     dry_run
         Decide and record, change nothing.
-    period
-        Seconds between two steps.
     guards
         In place of the default guards.
+    period
+        Seconds between two decisions.
     journal
         Where to record the run; by default a file under ``penstock-runs/autoscale``.
     metrics
         Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+    name
+        What the journal's file goes by; the query's own name by default.
     linger
         Seconds to wait for a restart after the query ended.
     notify
@@ -67,7 +69,8 @@ def attach(
     Returns
     -------
     Autoscaler
-        With ``stop()``, ``pause()``, ``resume()``, ``problem``, ``last``, ``overhead``. Mistakes in the arguments do not
+        With ``rescale(executors=...)``, ``progress``, ``listen()``, ``pause()``, ``resume()``, ``stop()``,
+        ``await_termination()``, and ``problem``, ``last``, ``overhead``. Mistakes in the arguments do not
         raise, since that might end the program that runs the query: they are told once and stand in ``problem`` and
         in the journal, and the query is only observed.
     """
@@ -88,7 +91,7 @@ def attach(
         metrics=metrics,
         linger=linger,
         notify=notify or _to_terminal,
-        label=f"-{query.name or id_[:8]}",
+        label=f"-{name or query.name or id_[:8]}",
     )
     if problem:
         handle._give_up(problem)

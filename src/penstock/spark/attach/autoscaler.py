@@ -5,18 +5,21 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.core.capacity import Knob
 from penstock.core.controller import Controller, Step
+from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
-from penstock.core.journal import FileJournal, Journal
+from penstock.core.journal import Journal
 from penstock.core.policy import AnyPolicy
+from penstock.core.records import encode
 from penstock.policies import Static
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
@@ -25,6 +28,7 @@ from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.attach.settings import Settings, choose, default_guards
 from penstock.spark.metrics_endpoint import MetricsEndpoint
+from penstock.spark.runtime.starting import JournalLike, deprecated, open_journal
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class Autoscaler:
         policy: AnyPolicy | str | None,
         *,
         guards: Guards | None = None,
-        journal: Journal | str | Path | None = None,
+        journal: JournalLike = None,
         metrics: str | None = None,
         linger: float = 30.0,
         notify: Callable[[str], None] | None = None,
@@ -72,9 +76,11 @@ class Autoscaler:
         self._cpu = 0.0
         self._finished = False
         self.last: Step | None = None
+        self._listeners: list[Callable[[Mapping[str, Any]], None]] = []
         self._thread = threading.Thread(target=self._run, name="penstock-autoscaler", daemon=True)
         self._sampler = threading.Thread(target=self._sample, name="penstock-sampler", daemon=True)
         self._cleaned = threading.Lock()
+        self._stepping = threading.Lock()
 
     def start(self) -> "Autoscaler":
         """Begin."""
@@ -93,6 +99,29 @@ class Autoscaler:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=30)
         self._clean()
+
+    def rescale(self, executors: int) -> None:
+        """Ask for so many executors now; the policy, unless paused, goes on from there."""
+        bounds = self.settings.executors
+        if bounds is not None and not bounds[0] <= executors <= bounds[1]:
+            raise PenstockError(
+                f"This query may have {bounds[0]} to {bounds[1]} executors, not {executors}; attach it with other bounds."
+            )
+        change = Change(Knob.EXECUTORS, "", executors)
+        with self._stepping:
+            applied = self._plant.apply(Decision((change,), "asked for by hand"))
+        for _, why in applied.refused:
+            raise PenstockError(f"{executors} executors cannot be had: {why}.")
+        self.journal.reconfiguration(time.time() - self._began, applied, {}, "by hand")
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Figures of the last step, as the journal has them; empty before the first."""
+        return {} if self.last is None else encode(self.last.observation)
+
+    def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
+        """Tell ``listener`` the figures of each step."""
+        self._listeners.append(listener)
 
     def pause(self) -> None:
         """Go on observing and deciding, but change nothing until :meth:`resume`."""
@@ -122,10 +151,15 @@ class Autoscaler:
         """Where the metrics are served; empty where they are not."""
         return self._endpoint.address if self._endpoint is not None else ""
 
-    def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until the autoscaler has ended with its queries."""
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the autoscaler has ended with its queries (or ``timeout`` seconds); True if it has."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Deprecated: the old name of :meth:`await_termination`."""
+        deprecated("Autoscaler.await_end", "await_termination")
+        return self.await_termination(timeout)
 
     def __enter__(self) -> "Autoscaler":
         return self
@@ -212,11 +246,14 @@ class Autoscaler:
 
     def _step(self) -> None:
         before = _cpu_seconds(self._session)
-        step = self._loop.step()
+        with self._stepping:
+            step = self._loop.step()
         if step is not None:
             self.last = step
             if self._endpoint is not None:
                 self._endpoint.update(step)
+            for listener in self._listeners:
+                listener(self.progress)
         self._cpu += max(0.0, _cpu_seconds(self._session) - before)
         if self._endpoint is not None:
             self._endpoint.overhead = self.overhead
@@ -255,12 +292,9 @@ class Autoscaler:
 
 
 def _journal(
-    journal: Journal | str | Path | None, session: SparkSession, settings: Settings, label: str
+    journal: JournalLike, session: SparkSession, settings: Settings, label: str
 ) -> tuple[Journal, bool]:
-    if isinstance(journal, Journal):
-        return journal, False
-    if journal is None:
-        journal = Path("penstock-runs") / "autoscale" / f"{session.sparkContext.applicationId}{label}.jsonl"
+    default = Path("penstock-runs") / "autoscale" / f"{session.sparkContext.applicationId}{label}.jsonl"
     header: dict[str, Any] = {
         "plant": "spark",
         "application": session.sparkContext.applicationId,
@@ -271,7 +305,7 @@ def _journal(
     if settings.target is not None:
         header |= {"target": settings.target, "metric": "latency_p95"}
     try:
-        return FileJournal(journal, header), True
+        return open_journal(journal, default, header)
     except PenstockError as error:
         _to_terminal(f"No journal is kept: {error}")
         return Journal(), True

@@ -10,6 +10,7 @@ from penstock.core.policy import AnyPolicy
 from penstock.core.rollback import RollbackRule
 from penstock.policies.catalog import policy_named
 from penstock.policies.surroundings import PlantKind, Surroundings
+from penstock.spark.runtime.starting import PERIOD
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Settings:
     executors: tuple[int, int] | None = (1, 8)
     cpu: float | tuple[float, ...] | None = None
     target: float | None = None
-    period: float = 5.0
+    period: float = PERIOD
     dry_run: bool = False
 
     def __post_init__(self) -> None:

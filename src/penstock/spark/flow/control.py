@@ -1,6 +1,7 @@
 """Who changes a running flow: the control loop with a policy, and a rebalancer of hot key groups."""
 
 import os
+from collections.abc import Callable
 from math import nan
 from typing import Any
 
@@ -8,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.capacity import Knob, KnobValue
-from penstock.core.controller import Controller
-from penstock.core.decision import Change
+from penstock.core.controller import Controller, Step
+from penstock.core.decision import Change, Decision
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.core.plant import Applied
@@ -43,6 +44,18 @@ class Control:
         self._rebalancer = Rebalancer(program) if rebalances else None
         self._due: float | None = None
         self._start: float | None = None
+        #: Told what came of each step.
+        self.on_step: Callable[[Step], None] | None = None
+
+    def pause(self) -> None:
+        """Let the policy change nothing until :meth:`resume`."""
+        if self.loop is not None:
+            self.loop.pause()
+
+    def resume(self) -> None:
+        """Let the policy change things again."""
+        if self.loop is not None:
+            self.loop.resume()
 
     def __call__(self, profile: Profile) -> None:
         """Take the figures of a batch, write down what changed with it, let the policy decide."""
@@ -54,8 +67,11 @@ class Control:
         if self._rebalancer is not None:
             self._rebalancer(profile)
         self._due = now + self._period if self._due is None else self._due
-        if self.loop is not None and now >= self._due:
-            self.loop.step()
+        if now >= self._due and (self.loop is not None or self.on_step is not None):
+            keep = Decision.keep("no policy")
+            step = Step(self.plant.observe(), keep, keep) if self.loop is None else self.loop.step()
+            if step is not None and self.on_step is not None:
+                self.on_step(step)
             self._due = max(self._due + self._period, now)
 
     def _record(self, profile: Profile, at: float) -> None:

@@ -22,6 +22,8 @@ class Definition:
         )
         self.timed = any(s.time for s in graph.sources.values())
         self.ttl = {n: node.spec.ttl.seconds for n, node in graph.nodes.items() if node.spec.ttl}
+        schemas = graph.schemas()
+        self.sink_schemas = {s.name: schemas[s.stream.node, s.stream.port] for s in graph.sinks.values()}
         self._wirings: list[tuple[Plan, Wiring]] = []
 
     def wiring(self, plan: Plan) -> Wiring:

@@ -1,7 +1,7 @@
 """``penstock.Flow``: a graph of operators that can be started on Spark."""
 
+import os
 from collections.abc import Mapping
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +10,31 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
-from penstock.core.journal import FileJournal, Journal
 from penstock.core.policy import AnyPolicy
 from penstock.dataflow.explain import explain
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
+from penstock.policies.catalog import policy_named
+from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.spark.flow.control import Control
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
-from penstock.spark.flow.writing import Folders
-from penstock.spark.runtime.checkpoint import Checkpoint, local_path, make_folder
-from penstock.spark.runtime.microbatch import start
+from penstock.spark.flow.writing import HANDED, FlowOutputs
+from penstock.spark.runtime.checkpoint import Checkpoint, make_folder
+from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.starting import (
+    PERIOD,
+    JournalLike,
+    check_period,
+    deprecated,
+    open_journal,
+    seconds_between_batches,
+)
 
 
 class Flow(Graph):
@@ -54,39 +62,56 @@ class Flow(Graph):
         self,
         spark: SparkSession | None = None,
         *,
-        checkpoint: str | Path,
         output: str | Path | None = None,
-        policy: AnyPolicy | None = None,
-        guards: Guards | None = None,
-        period: float = 2.0,
-        journal: Journal | str | Path | None = None,
+        checkpoint: str | Path,
         trigger: str = "1 second",
         available_now: bool = False,
+        policy: AnyPolicy | str | None = None,
+        guards: Guards | None = None,
+        period: float = PERIOD,
+        dry_run: bool = False,
+        journal: JournalLike = None,
+        metrics: str | None = None,
+        dead_letters: str | Path | None = None,
+        name: str | None = None,
         replicas: Mapping[str, int] | None = None,
         groups: int = DEFAULT_GROUPS,
-        dead_letter: str | Path | None = None,
-        dry_run: bool = False,
         rebalance: bool = False,
         cpu: Mapping[str, float] | None = None,
         plain: bool = False,
-        name: str | None = None,
+        dead_letter: str | Path | None = None,
     ) -> FlowRun:
         """Run the flow as one streaming query.
 
         Parameters
         ----------
-        checkpoint
-            Folder of offsets and state; a later start goes on from there.
         output
             Folder with a subfolder for each sink that is not a function.
-        policy, guards, period, dry_run
-            Who adapts replicas, routing and pipelines, within which limits, every how many seconds; none by default.
-        journal
-            Where decisions and reconfigurations are written; ``CHECKPOINT/journal.jsonl`` by default.
+        checkpoint
+            Folder of offsets and state; a later start goes on from there.
         trigger, available_now
             How often a micro-batch starts, or: process what is there and stop.
+        policy, guards
+            Who adapts replicas, routing and pipelines (an object, or a name such as ``"Organic"``), within which limits;
+            nobody by default.
+        period
+            Seconds between two decisions.
+        dry_run
+            Decide and record, change nothing.
+        journal
+            Where batches, decisions and reconfigurations are written, a path or an object;
+            ``CHECKPOINT/journal.jsonl`` by default.
+        metrics
+            Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+        dead_letters
+            Folder for tuples that could not be processed, with a folder inside for each operator;
+            ``OUTPUT/_dead_letters`` by default (without an output folder ``CHECKPOINT/_dead_letters``).
+        name
+            The name that Spark knows the query by; the flow's own by default.
         replicas
             Replicas to start with, by region; one each by default. A checkpoint's own plan wins.
+        groups
+            Key groups: the most replicas a region can have.
         rebalance
             Move hot key groups to other replicas when the replicas stay uneven.
         cpu
@@ -96,30 +121,31 @@ class Flow(Graph):
         plain
             Do without profile, journal and control: the yardstick for what being elastic costs.
         dead_letter
-            Folder for tuples that could not be processed; ``CHECKPOINT/dead-letter`` by default.
+            Deprecated: the old name of ``dead_letters``.
         """
+        if dead_letter is not None:
+            deprecated("Flow.start(dead_letter=...)", "dead_letters=")
         definition = Definition(self)
         frame = self._union()
         if not 1 <= groups <= 65_536:
             raise PenstockError(f"A flow can have 1 to 65536 key groups, not {groups}.")
+        check_period(period)
         first = Plan.first(definition.regions, groups, replicas)
+        chosen = None if policy is None else policy_named(policy, _surroundings(period, cpu is not None))
         held = Checkpoint(checkpoint, definition.identity(groups))
         quotas: FlowCpu | None = None
         try:
             quotas = None if cpu is None else FlowCpu(definition.regions, cpu)
-            folders = self._folders(held, output, dead_letter)
-            book = (
-                journal
-                if isinstance(journal, Journal)
-                else FileJournal(journal or held.folder / "journal.jsonl")
-            )
-            program = FlowProgram(definition, first, folders, str(held.state_folder), quotas)
-            run = FlowRun(program, held, spark or frame.sparkSession, book)
-            every = nan if available_now else _seconds(trigger)
-            run.control = Control(program, book, policy, guards, period, dry_run, rebalance, every)
+            outputs = self._outputs(held, output, dead_letters or dead_letter)
+            book, owned = open_journal(journal, held.folder / "journal.jsonl", {"flow": self.name})
+            program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas)
+            every = seconds_between_batches(trigger, available_now)
+            control = Control(program, book, chosen, guards, period, dry_run, rebalance, every)
+            run = FlowRun(program, held, spark or frame.sparkSession, book, control, owned)
             if not plain:
-                program.listen(run.control)
-            start(program, frame, run, trigger=trigger, available_now=available_now, name=name or self.name)
+                program.listen(control)
+            run.serve(metrics, guards)
+            run.launch(frame, trigger, available_now, name or self.name)
         except BaseException:
             if quotas is not None:
                 quotas.close()
@@ -162,37 +188,31 @@ class Flow(Graph):
             together = together.unionAll(other)
         return together
 
-    def _folders(
-        self, held: Checkpoint, output: str | Path | None, dead_letter: str | Path | None
-    ) -> Folders:
-        waiting = held.folder / "penstock" / "handed"
-        make_folder(waiting, "checkpoint")
+    def _outputs(
+        self, held: Checkpoint, output: str | Path | None, dead_letters: str | Path | None
+    ) -> FlowOutputs:
+        handed = OutputFolder.made(held.folder / "penstock" / HANDED, "checkpoint")
         sinks = {}
         for sink in self.sinks.values():
-            if sink.to is not None:
-                sinks[sink.name] = (str(waiting), str(waiting))
-                continue
-            if output is None:
+            if sink.to is None and output is None:
                 raise PenstockError(
                     f"The sink '{sink.name}' writes files; name a folder with output=, or give it a function."
                 )
-            final = Path(local_path(output, "output")) / sink.name
-            make_folder(final / "_staging", "output")
-            sinks[sink.name] = (str(final / "_staging"), str(final))
-        dead = Path(local_path(dead_letter or held.folder / "dead-letter", "dead letter"))
+            sinks[sink.name] = (
+                handed if sink.to else OutputFolder.made(Path(str(output)) / sink.name, "output")
+            )
+        dead = dead_letter_folder(dead_letters, output, held.folder)
         for operator in self.nodes:
-            make_folder(dead / operator, "dead letter")
-        make_folder(dead / "_staging", "dead letter")
-        return Folders(sinks, (str(dead / "_staging"), str(dead)))
+            make_folder(Path(dead.path) / operator, "dead-letter")
+        return FlowOutputs(sinks, dead)
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
-def _seconds(trigger: str) -> float:
-    """The time between two batches; nan where they follow each other at once, or where only Spark knows the words."""
-    try:
-        return microseconds(trigger, "trigger") / 1e6
-    except PenstockError:
-        return nan
+def _surroundings(period: float, shares: bool) -> Surroundings:
+    """What a policy by name has to fit: replicas, as many as there are cores, or CPU shares where the flow has them."""
+    cores = os.cpu_count() or 1
+    kind = PlantKind.SHARES if shares else PlantKind.REPLICAS
+    return Surroundings(kind, (1, max(2, cores)), period=period, cores=cores)

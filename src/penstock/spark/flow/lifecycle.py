@@ -2,24 +2,12 @@
 
 import atexit
 import contextlib
-import threading
 from dataclasses import replace
-
-from pyspark import TaskContext
 
 from penstock.dataflow.invoke import Task
 from penstock.dataflow.wiring import Wiring
 
 _ready: dict[tuple[str, str], Task] = {}
-
-#: The partition at hand where tasks run without Spark (see ``in_process.py``).
-without_spark = threading.local()
-
-
-def partition_id() -> int:
-    """Which partition this task works on."""
-    context = TaskContext.get()
-    return int(getattr(without_spark, "partition", 0)) if context is None else context.partitionId()
 
 
 def ready(run: str, wiring: Wiring) -> Wiring:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from penstock.dataflow.rows import Chunk
 from penstock.spark.flow.task_report import TaskReport
+from penstock.spark.runtime.arrow_batches import from_bytes, to_bytes
 
 ARROW = pa.schema(
     [
@@ -97,16 +98,12 @@ def pack(chunk: Chunk) -> bytes:
         positions = np.ascontiguousarray(positions[:, 1])
     columns.append(pa.array(positions))
     names.append(_POSITION)
-    rows = pa.RecordBatch.from_arrays(columns, names=names)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return bytes(sink.getvalue().to_pybytes())
+    return to_bytes(pa.RecordBatch.from_arrays(columns, names=names))
 
 
 def unpack(payload: Any) -> Chunk:
     """The chunk of a message."""
-    table = pa.ipc.open_stream(payload).read_all()
+    table = from_bytes(payload)
     hashes = table.column(_HASH).to_numpy() if _HASH in table.column_names else None
     positions = table.column(_POSITION).to_numpy()
     if _WHEN in table.column_names:

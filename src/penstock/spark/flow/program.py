@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
@@ -20,9 +18,10 @@ from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper
-from penstock.spark.flow.writing import Folders
+from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.checkpoint import Publication
 from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
+from penstock.spark.runtime.sinks import read_back
 
 Listener = Callable[[Profile], None]
 
@@ -34,14 +33,14 @@ class FlowProgram:
         self,
         definition: Definition,
         first: Plan,
-        folders: Folders,
+        outputs: FlowOutputs,
         state_folder: str,
         cpu: FlowCpu | None = None,
     ) -> None:
         self.definition = definition
-        self.folders = folders
+        self.outputs = outputs
         self._first = first
-        self._stepper = Stepper(definition, state_folder, folders, uuid.uuid4().hex, cpu)
+        self._stepper = Stepper(definition, state_folder, outputs, uuid.uuid4().hex, cpu)
         self.cpu = cpu
         self._lock = threading.Lock()
         self._pending: list[Mapping[str, Any]] = []
@@ -144,7 +143,7 @@ class FlowProgram:
         """Hand rows to the sinks on the driver, then tell those who listen."""
         if self._last is None:
             return
-        self.hand_over(FlowState.from_json(outcome.state))
+        self.hand_over(batch.spark, FlowState.from_json(outcome.state))
         if not self._listeners:
             return
         self.profile = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
@@ -156,15 +155,15 @@ class FlowProgram:
         if self.cpu is not None:
             self.cpu.close()
 
-    def hand_over(self, state: FlowState) -> None:
+    def hand_over(self, spark: SparkSession, state: FlowState) -> None:
         """Give the rows of a committed batch to the sinks that are functions."""
-        tables: dict[tuple[int, str], list[pa.Table]] = {}
+        files: dict[tuple[int, str], list[str]] = {}
         for batch, sink, file in state.handed:
-            tables.setdefault((batch, sink), []).append(pq.read_table(file))
-        for (batch, sink), parts in sorted(tables.items()):
-            to = self.definition.graph.sinks[sink].to
+            files.setdefault((batch, sink), []).append(file)
+        for (batch, name), some in sorted(files.items()):
+            to = self.definition.graph.sinks[name].to
             if to is not None:
-                to(batch, pa.concat_tables(parts))
+                to(read_back(spark, some, self.definition.sink_schemas[name]), batch)
 
     def drained(
         self, spark: SparkSession, state: FlowState, prefix: str

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,8 +15,10 @@ from penstock.spark.flow.control import Control
 from penstock.spark.flow.flow_state import FlowState, FlowTotals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
+from penstock.spark.flow.writing import HANDED
 from penstock.spark.runtime.checkpoint import Checkpoint, Manifest
 from penstock.spark.runtime.microbatch import MicroBatchRun
+from penstock.spark.runtime.starting import deprecated
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
 LONGEST_WAIT = 2.0
@@ -27,22 +30,27 @@ class FlowRun(MicroBatchRun):
     """A running flow; its plan can be changed while it runs."""
 
     def __init__(
-        self, program: FlowProgram, checkpoint: Checkpoint, spark: SparkSession, journal: Journal
+        self,
+        program: FlowProgram,
+        checkpoint: Checkpoint,
+        spark: SparkSession,
+        journal: Journal,
+        control: Control,
+        owns_journal: bool = True,
     ) -> None:
-        super().__init__(program, checkpoint)
+        super().__init__(program, checkpoint, journal, owns_journal)
         self._flow = program
         self._spark = spark
-        self.journal = journal
-        self.control: Control | None = None
+        self.control = control
         self._working = threading.RLock()
         self._ended = threading.Event()
         self._last_batch = time.monotonic()
         if self._latest is not None:
             state = FlowState.from_json(self._latest.state)
             program.plan = state.plan.fitted(program.definition.regions)
-            program.hand_over(state)  # perhaps again: the last run may have died before it had
+            program.hand_over(spark, state)  # perhaps again: the last run may have died before it had
             needed = {file for _, _, file in state.handed}
-            for path in (checkpoint.folder / "penstock" / "handed").glob("*.parquet"):
+            for path in (checkpoint.folder / "penstock" / HANDED).rglob("*.parquet"):
                 if str(path) not in needed:
                     path.unlink(missing_ok=True)
         self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
@@ -52,7 +60,12 @@ class FlowRun(MicroBatchRun):
         super().launch(frame, trigger, available_now, name)
         self._idle.start()
 
-    def reconfigure(
+    @property
+    def controller(self) -> Control:
+        """What observes the run and lets its policy decide."""
+        return self.control
+
+    def rescale(
         self,
         *,
         replicas: Mapping[str, int] | None = None,
@@ -72,6 +85,11 @@ class FlowRun(MicroBatchRun):
             self._flow.limit(cpu)
         given = {"replicas": replicas, "pipelines": pipelines, "routing": routing, "overlap": overlap}
         return self._flow.change(**{k: v for k, v in given.items() if v})
+
+    def reconfigure(self, **changes: Any) -> Plan:
+        """Deprecated: the old name of :meth:`rescale`."""
+        deprecated("FlowRun.reconfigure", "FlowRun.rescale")
+        return self.rescale(**changes)
 
     def listen(self, listener: Callable[[Profile], None]) -> None:
         """Have a function called with the profile of every batch, after its commit."""
@@ -122,7 +140,6 @@ class FlowRun(MicroBatchRun):
             if self._error is None and not self._closed.locked():
                 self._settle()
             super()._end()
-            self.journal.close()
 
     def _settle(self) -> None:
         """Run what is deferred to batches that are committed, and commit that."""
@@ -137,7 +154,7 @@ class FlowRun(MicroBatchRun):
         manifest = Manifest(self._latest.batch, after.to_json(), after.files, outputs)
         self._checkpoint.commit(manifest)
         self._latest = manifest
-        self._flow.hand_over(after)
+        self._flow.hand_over(self._spark, after)
         self._progress = {**self._progress, "deferred": 0}
 
     def _flush_when_idle(self) -> None:

@@ -23,7 +23,7 @@ from penstock.spark.flow.state_store import LayerFile, OperatorState
 from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import SegmentWork
-from penstock.spark.flow.writing import Folders
+from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.checkpoint import Publication
 
 Reports = list[TaskReport]
@@ -55,7 +55,7 @@ class Stepper:
 
     definition: Definition
     folder: str
-    folders: Folders
+    outputs: FlowOutputs
     run: str
     cpu: FlowCpu | None = None
 
@@ -99,7 +99,7 @@ class Stepper:
             part.segment,
             self.folder,
             f"{prefix}-{part.segment}",
-            self.folders,
+            self.outputs,
             _states_of(definition.wiring(part.plan), part.segment, state.operators),
             definition.ttl,
             {name: region.routing for name, region in before.regions.items()},

@@ -11,12 +11,12 @@ from penstock.dataflow.invoke import event_times
 from penstock.dataflow.keys import group_of
 from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.rows import Chunk, joined
-from penstock.spark.flow.lifecycle import partition_id
 from penstock.spark.flow.messages import Message, batch_of, messages_of, unpack
 from penstock.spark.flow.task_report import TaskInput
 from penstock.spark.flow.worker import SegmentWork, Worker, addressed
 from penstock.spark.runtime.arrow_batches import gathered
 from penstock.spark.runtime.segments import read_segment
+from penstock.spark.runtime.task import partition_id
 
 #: Rows gathered before they are routed: large enough for few messages, small enough that routing keeps pace with Spark's
 #: reading, which goes on meanwhile.

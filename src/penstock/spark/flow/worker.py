@@ -22,7 +22,7 @@ from penstock.spark.flow.lifecycle import ready
 from penstock.spark.flow.messages import REPORT, Message, batch_of, pack, report_message
 from penstock.spark.flow.state_store import OperatorState, TaskStore
 from penstock.spark.flow.task_report import TaskInput, TaskReport
-from penstock.spark.flow.writing import Folders, Writer
+from penstock.spark.flow.writing import FlowOutputs, Writer
 from penstock.spark.runtime.segments import write_segments
 
 
@@ -35,7 +35,7 @@ class SegmentWork:
     segment: int
     folder: str
     prefix: str
-    folders: Folders
+    outputs: FlowOutputs
     states: Mapping[str, OperatorState]
     ttl: Mapping[str, float]
     #: The routing of the batch before, to tell which groups arrive where.
@@ -72,7 +72,7 @@ class Worker:
         self.later: list[Message] = []
         self.number = 0
         self.counts: dict[str, NDArray[np.int64]] = {}
-        self.writer = Writer(job.folders, job.prefix, job.batch, origin)
+        self.writer = Writer(job.outputs, job.prefix, job.batch, origin)
         self.started, self.cpu = time.perf_counter(), time.process_time()
         owned, arrived = self._groups(pipeline, replica)
         self.store = TaskStore(

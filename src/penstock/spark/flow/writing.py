@@ -11,22 +11,25 @@ import pyarrow.parquet as pq
 from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.rows import Chunk, joined
 from penstock.spark.flow.task_report import TaskOutputs, WrittenFile
+from penstock.spark.runtime.folders import OutputFolder
+
+#: Where in a checkpoint rows wait for the sinks that are functions.
+HANDED = "handed"
 
 
 @dataclass(frozen=True)
-class Folders:
-    """Where files wait and where they go: by sink, and for what was put aside."""
+class FlowOutputs:
+    """Where rows go: by sink, and what was put aside, which has a folder inside for each operator."""
 
-    #: Sink -> (staging folder, final folder).
-    sinks: Mapping[str, tuple[str, str]]
-    dead: tuple[str, str]
+    sinks: Mapping[str, OutputFolder]
+    dead: OutputFolder
 
 
 class Writer:
     """Gathers the rows of one task's sinks."""
 
-    def __init__(self, folders: Folders, prefix: str, batch: int, origin: int) -> None:
-        self._folders, self._prefix, self._batch, self._origin = folders, prefix, batch, origin
+    def __init__(self, outputs: FlowOutputs, prefix: str, batch: int, origin: int) -> None:
+        self._outputs, self._prefix, self._batch, self._origin = outputs, prefix, batch, origin
         self._rows: dict[str, list[Chunk]] = {}
 
     def take(self, sink: str, chunk: Chunk) -> None:
@@ -40,25 +43,24 @@ class Writer:
         for sink, chunks in self._rows.items():
             table = joined([Chunk(c.table, c.positions) for c in chunks]).table
             sinks[sink] = table.num_rows
-            files.append(self._write(sink, table, *self._folders.sinks[sink]))
+            files.append(self._write(sink, table, self._outputs.sinks[sink]))
         by_operator: dict[str, list[pa.Table]] = {}
         for rows in dead:
             reasons = pa.array([rows.reason] * rows.rows.num_rows)
             by_operator.setdefault(rows.operator, []).append(rows.rows.append_column("reason", reasons))
         for operator, tables in by_operator.items():
-            staging, final = self._folders.dead
             whole = pa.concat_tables(tables, promote_options="default")
-            files.append(self._write("", whole, staging, os.path.join(final, operator)))
+            files.append(self._write("", whole, self._outputs.dead, operator))
         counts = {operator: sum(t.num_rows for t in tables) for operator, tables in by_operator.items()}
         return TaskOutputs(sinks, tuple(files), counts)
 
-    def _write(self, sink: str, table: pa.Table, staging: str, final: str) -> WrittenFile:
+    def _write(self, sink: str, table: pa.Table, folder: OutputFolder, inside: str = "") -> WrittenFile:
         """Write a file; it goes by the batch its rows came with, which may be older than the one at hand."""
         word = uuid.uuid4().hex[:8]
-        path = os.path.join(staging, f"{self._prefix}-{self._origin:012d}-{word}.parquet")
+        path = os.path.join(folder.staging, f"{self._prefix}-{self._origin:012d}-{word}.parquet")
         texts = [
             f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
         ]
         pq.write_table(table, path, use_dictionary=texts or False)
         name = f"{self._batch:012d}-{self._origin:012d}-{word}.parquet"
-        return WrittenFile(sink, path, os.path.join(final, name))
+        return WrittenFile(sink, path, os.path.join(folder.path, inside, name))

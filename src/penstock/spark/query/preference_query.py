@@ -13,22 +13,27 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
-from penstock.core.journal import FileJournal, Journal
+from penstock.core.journal import Journal
 from penstock.core.policy import AnyPolicy
 from penstock.disorder import KSlack
 from penstock.disorder.state import Disorder
+from penstock.policies.catalog import policy_named
+from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.preference.preference import Preference
 from penstock.preference.splitting import Splitting, splitting
 from penstock.spark.query import static_windows as static
 from penstock.spark.query.pane_stage import GroupedPreference
-from penstock.spark.query.program import Places, QueryProgram
+from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.rows import check_time_column
-from penstock.spark.query.watch import Watch
+from penstock.spark.query.watch import PANES, WINDOWS, Watch
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
-from penstock.spark.runtime.checkpoint import Checkpoint, local_path, make_folder
-from penstock.spark.runtime.microbatch import BatchCallback, MicroBatchRun
+from penstock.spark.runtime.checkpoint import Checkpoint
+from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.microbatch import MicroBatchRun
+from penstock.spark.runtime.sinks import SinkFunction
+from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
 
 RESERVED = ("window_start", "window_end")
 
@@ -36,11 +41,16 @@ RESERVED = ("window_start", "window_end")
 class QueryRun(MicroBatchRun):
     """A running preference query."""
 
-    def __init__(self, program: QueryProgram, checkpoint: Checkpoint, journal: Path) -> None:
-        super().__init__(program, checkpoint)
+    def __init__(
+        self, program: QueryProgram, checkpoint: Checkpoint, journal: Journal, owns_journal: bool = True
+    ) -> None:
+        super().__init__(program, checkpoint, journal, owns_journal)
         self._query_program = program
-        #: The run's journal: every micro-batch, every decision.
-        self.journal = journal
+
+    @property
+    def controller(self) -> Watch:
+        """What observes the run and lets its policy decide."""
+        return self._query_program.watch
 
     def rescale(self, panes: int | None = None, windows: int | None = None) -> None:
         """Other numbers of workers, from the next micro-batch on; nothing is lost, repeated or reordered."""
@@ -159,17 +169,20 @@ class PreferenceQuery:
         self,
         frame: DataFrame,
         *,
-        output: str | Path | None = None,
+        output: str | Path | SinkFunction | None = None,
         checkpoint: str | Path,
         trigger: str = "1 second",
         available_now: bool = False,
-        foreach_batch: BatchCallback | None = None,
+        policy: AnyPolicy | str | None = None,
+        guards: Guards | None = None,
+        period: float = PERIOD,
+        dry_run: bool = False,
+        journal: JournalLike = None,
+        metrics: str | None = None,
         late: str | Path | None = None,
         dead_letters: str | Path | None = None,
-        journal: str | Path | None = None,
-        policy: AnyPolicy | None = None,
-        guards: Guards | None = None,
         name: str | None = None,
+        foreach_batch: Callable[[int, DataFrame], object] | None = None,
     ) -> QueryRun:
         """Start the query on a streaming DataFrame.
 
@@ -178,24 +191,35 @@ class PreferenceQuery:
         frame
             Any streaming DataFrame.
         output
-            Folder for the results as Parquet files; every window appears once, when its batch is committed.
+            A folder for the results as Parquet files, in which every window appears once, when its batch is committed;
+            or a function that is called with (DataFrame of results, batch id), perhaps again after a crash with the
+            same rows: it must bear that.
         checkpoint
             Folder for offsets and state; starting again with it goes on where the last run stopped, however it did.
         trigger
             How often a micro-batch starts.
         available_now
             Process what is there and stop. Windows that are not complete stay open for a later start.
-        foreach_batch
-            Instead of ``output``: called with (batch id, DataFrame of results), perhaps again after a crash with
-            the same content; must bear that.
+        policy, guards
+            A scaling policy for the numbers of workers (an object, or a name such as ``"Fuzzy"``), and what keeps it
+            from doing harm.
+        period
+            Seconds between two decisions.
+        dry_run
+            Decide and record, change nothing.
+        journal
+            The run's journal, a path or an object; ``CHECKPOINT/journal.jsonl`` by default.
+        metrics
+            Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
         late
             Folder to keep rows that came too late; they are counted in any case.
         dead_letters
-            Folder for rows that cannot be used, with the reason; ``OUTPUT/_dead_letters`` by default.
-        journal
-            The run's journal; ``CHECKPOINT/journal.jsonl`` by default.
-        policy, guards
-            A scaling policy for the numbers of workers, and what keeps it from doing harm.
+            Folder for rows that cannot be used, with the reason; ``OUTPUT/_dead_letters`` by default (without an output
+            folder ``CHECKPOINT/_dead_letters``).
+        name
+            The name that Spark knows the query by.
+        foreach_batch
+            Deprecated: a function ``(batch id, DataFrame)``; give ``output`` a function ``(DataFrame, batch id)``.
         """
         if not frame.isStreaming:
             raise PenstockError(
@@ -203,20 +227,20 @@ class PreferenceQuery:
             )
         schema = plain_schema(frame)
         self.check(schema)
-        period = microseconds(trigger, "trigger") / 1e6
-        places = self._places(output, foreach_batch, late, dead_letters, checkpoint)
-        folder = Path(local_path(checkpoint, "checkpoint"))
-        journal_path = Path(journal) if journal else folder / "journal.jsonl"
-        watch = Watch(Journal(), None if available_now else period, policy, guards)
-        program = QueryProgram(self, schema, places, watch)
-        held = Checkpoint(folder, program.identity)
+        check_period(period)
+        policy = None if policy is None else policy_named(policy, self._surroundings(period))
+        outputs = self._outputs(_sink(output, foreach_batch), late, dead_letters, checkpoint)
+        between = microseconds(trigger, "trigger") / 1e6
+        watch = Watch(Journal(), None if available_now else between, policy, guards, period, dry_run=dry_run)
+        program = QueryProgram(self, schema, outputs, watch)
+        held = Checkpoint(checkpoint, program.identity)
         try:
-            watch.journal = FileJournal(
-                journal_path, {"query": repr(self.preference), "window": self.window, "slide": self.slide}
-            )
-            run = QueryRun(program, held, journal_path)
-            places.sweep()
+            header = {"query": repr(self.preference), "window": self.window, "slide": self.slide}
+            watch.journal, owned = open_journal(journal, held.folder / "journal.jsonl", header)
+            run = QueryRun(program, held, watch.journal, owned)
+            outputs.sweep()
             program.rowset.warm()
+            run.serve(metrics, guards)
             run.launch(frame, trigger, available_now, name)
         except BaseException:
             held.close()
@@ -236,31 +260,43 @@ class PreferenceQuery:
             frame, GroupedPreference(self.preference, self.groups), self.panes, self.time, schema
         )
 
-    def _places(
-        self,
-        output: str | Path | None,
-        callback: BatchCallback | None,
-        late: str | Path | None,
-        dead: str | Path | None,
-        checkpoint: str | Path,
-    ) -> Places:
-        if (output is None) == (callback is None):
-            raise PenstockError("Say where the results go: either output=FOLDER or foreach_batch=FUNCTION.")
-        folder = Path(local_path(checkpoint if output is None else output, "output"))
-        dead_folder = Path(local_path(dead, "dead-letter")) if dead else folder / "_dead_letters"
-        staging = folder / "_staging"
-        make_folder(staging, "output")
-        make_folder(dead_folder / "_staging", "dead-letter")
-        late_folder = Path(local_path(late, "late")) if late else None
-        if late_folder:
-            make_folder(late_folder / "_staging", "late")
-        return Places(
-            staging=str(staging),
-            output=None if output is None else str(folder),
-            callback=callback,
-            late=str(late_folder) if late_folder else None,
-            dead=str(dead_folder),
+    def _surroundings(self, period: float) -> Surroundings:
+        """What a policy by name has to fit: workers of both stages together, as many as there are cores."""
+        cores = os.cpu_count() or 1
+        stages = (PANES, WINDOWS)
+        return Surroundings(
+            PlantKind.PREFERENCE, (1, max(2, cores)), period=period, stages=stages, cores=cores
         )
+
+    def _outputs(
+        self,
+        output: str | Path | SinkFunction,
+        late: str | Path | None,
+        dead_letters: str | Path | None,
+        checkpoint: str | Path,
+    ) -> QueryOutputs:
+        function = output if callable(output) else None
+        folder = None if callable(output) else output
+        return QueryOutputs(
+            results=OutputFolder.made(folder or checkpoint, "output"),
+            dead=dead_letter_folder(dead_letters, folder, checkpoint),
+            late=OutputFolder.made(late, "late") if late else None,
+            function=function,
+        )
+
+
+def _sink(
+    output: str | Path | SinkFunction | None, foreach_batch: Callable[[int, DataFrame], object] | None
+) -> str | Path | SinkFunction:
+    if (output is None) == (foreach_batch is None):
+        raise PenstockError("Say where the results go: output=FOLDER, or output=FUNCTION.")
+    if foreach_batch is None:
+        assert output is not None
+        return output
+    deprecated(
+        "foreach_batch=f, called with (batch id, DataFrame),", "output=f, called with (DataFrame, batch id)"
+    )
+    return lambda frame, batch_id: foreach_batch(batch_id, frame)
 
 
 def plain_schema(frame: DataFrame) -> pa.Schema:

@@ -22,29 +22,31 @@ from penstock.spark.query.reports import CloseReport, FoldReport, TallyReport, r
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Router
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.watch import BatchFigures, Watch, stage_utilisation
+from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
 from penstock.spark.runtime.checkpoint import Publication, crash_point
-from penstock.spark.runtime.microbatch import BatchCallback, BatchResult, MicroBatch
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
+from penstock.spark.runtime.sinks import SinkFunction, read_back
 
 if TYPE_CHECKING:
     from penstock.spark.query.preference_query import PreferenceQuery
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where things are written: the answer (or the callback that takes it), late rows, bad rows."""
+class QueryOutputs:
+    """Where rows go: the answers (to a function, where there is one), late rows, bad rows."""
 
-    staging: str
-    output: str | None
-    callback: BatchCallback | None
-    late: str | None
-    dead: str | None
+    results: OutputFolder
+    dead: OutputFolder
+    late: OutputFolder | None = None
+    function: SinkFunction | None = None
 
     def sweep(self) -> None:
         """Remove what waits to be committed and never will be; call after recovery."""
-        for folder in (self.staging, *(f"{f}/_staging" for f in (self.late, self.dead) if f)):
-            for file in Path(folder).iterdir():
-                file.unlink(missing_ok=True)
+        for folder in (self.results, self.dead, self.late):
+            if folder is not None:
+                folder.sweep()
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,12 @@ class Folded:
 class QueryProgram:
     """See the module's text; ``target`` may be changed at any time and holds from the next batch on."""
 
-    def __init__(self, query: "PreferenceQuery", schema: pa.Schema, places: Places, watch: Watch) -> None:
+    def __init__(
+        self, query: "PreferenceQuery", schema: pa.Schema, outputs: QueryOutputs, watch: Watch
+    ) -> None:
         self.query = query
         self.schema = schema
-        self.places = places
+        self.outputs = outputs
         self.watch = watch
         self.model = query.panes
         self.rowset = GroupedPreference(query.preference, query.groups)
@@ -96,6 +100,10 @@ class QueryProgram:
             "disorder handling": repr(self.query.disorder),
             "input schema": [[f.name, str(f.type)] for f in self.schema],
         }
+
+    @property
+    def _result_schema(self) -> pa.Schema:
+        return result_schema(self.schema, self.query.time, self.query.preference)
 
     @property
     def _plain(self) -> bool:
@@ -162,7 +170,6 @@ class QueryProgram:
 
     def close(self) -> None:
         """The run has ended."""
-        self.watch.close()
 
     def _fold(self, batch: MicroBatch, state: QueryState) -> Folded:
         router = Router(
@@ -173,8 +180,8 @@ class QueryProgram:
             punctuation=state.disorder.punctuation,
             seen=state.disorder.t_max,
             prefix=batch.prefix,
-            late_folder=self.places.late and f"{self.places.late}/_staging",
-            dead_folder=self.places.dead and f"{self.places.dead}/_staging",
+            late_folder=None if self.outputs.late is None else self.outputs.late.staging,
+            dead_folder=self.outputs.dead.staging,
             ahead=self.query.ahead_us,
         )
         stage = PaneStage(
@@ -275,27 +282,29 @@ class QueryProgram:
             time=self.query.time,
             strategy=self.query.window_strategy,
             state_folder=batch.state_folder,
-            staging=self.places.staging,
+            staging=self.outputs.results.staging,
             prefix=batch.prefix,
         )
 
     def _give_out(self, batch: MicroBatch, done: Windowed) -> list[Publication]:
         files = sorted(done.output_files)
-        if self.places.callback is not None:
+        if self.outputs.function is not None:
             if files:
-                self.places.callback(batch.id, batch.spark.read.parquet(*files))
+                self.outputs.function(read_back(batch.spark, files, self._result_schema), batch.id)
             for file in files:
                 Path(file).unlink(missing_ok=True)
             return []
         return [
-            Publication(file, f"{self.places.output}/part-{batch.id:09d}-{number:04d}.parquet")
+            self.outputs.results.publication(file, f"part-{batch.id:09d}-{number:04d}.parquet")
             for number, file in enumerate(files)
         ]
 
     def _set_aside(self, folded: Folded) -> list[Publication]:
         """Late and bad rows become visible with the batch's commit."""
-        asides = [file for t in folded.tallies for file in (t.late_file, t.dead_file) if file]
-        return [Publication(f, str(Path(f).parent.parent / f"part-{Path(f).name}")) for f in asides]
+        asides = [(self.outputs.dead, t.dead_file) for t in folded.tallies]
+        if self.outputs.late is not None:
+            asides += [(self.outputs.late, t.late_file) for t in folded.tallies]
+        return [folder.publication(file, f"part-{Path(file).name}") for folder, file in asides if file]
 
     def _counted(self, done: Windowed, folded: Folded) -> QueryState:
         totals = done.state.totals

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
 from penstock.spark.query.rows import LATEST_US, Times, check_rows
-from penstock.spark.runtime.arrow_batches import gathered
+from penstock.spark.runtime.arrow_batches import from_bytes, gathered, to_bytes
+from penstock.spark.runtime.task import attempt_id, partition_id
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
 #: A type and not a text, which the JVM would be asked to parse in every batch.
@@ -56,7 +56,7 @@ class Router:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
-        source = _task("partitionId")
+        source = partition_id()
         started = time.perf_counter()
         tally = _Tally(seen=self.seen)
         number = 0
@@ -131,7 +131,7 @@ class _Tally:
 
 def unpack(payload: pa.Buffer) -> tuple[pa.Table, list[int], list[int]]:
     """A message's rows, its panes and their offsets."""
-    table = pa.ipc.open_stream(payload).read_all()
+    table = from_bytes(payload)
     header = json.loads(table.schema.metadata[b"penstock"])
     return table.replace_schema_metadata(None), header["panes"], header["offsets"]
 
@@ -139,11 +139,7 @@ def unpack(payload: pa.Buffer) -> tuple[pa.Table, list[int], list[int]]:
 def pack(rows: pa.Table | pa.RecordBatch, panes: Sequence[int], offsets: Sequence[int]) -> bytes:
     """Rows as one Arrow message, with its panes and their offsets in the schema's metadata."""
     header = json.dumps({"panes": panes, "offsets": offsets})
-    rows = rows.replace_schema_metadata({"penstock": header})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write(rows)
-    return bytes(sink.getvalue().to_pybytes())
+    return to_bytes(rows.replace_schema_metadata({"penstock": header}))
 
 
 def message(worker: int, kind: str, source: int, number: int, payload: bytes) -> pa.RecordBatch:
@@ -163,12 +159,6 @@ def message(worker: int, kind: str, source: int, number: int, payload: bytes) ->
 def _set_aside(folder: str | None, prefix: str, source: int, batches: list[pa.RecordBatch]) -> str | None:
     if not batches or folder is None:
         return None
-    path = f"{folder}/{prefix}-{source}-{_task('taskAttemptId')}.parquet"
+    path = f"{folder}/{prefix}-{source}-{attempt_id()}.parquet"
     pq.write_table(pa.Table.from_batches(batches), path)
     return path
-
-
-def _task(what: str) -> int:
-    """A number of the Spark task this runs in; 0 outside of one."""
-    task = TaskContext.get()
-    return 0 if task is None else int(getattr(task, what)())

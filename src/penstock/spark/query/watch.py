@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from penstock.core.capacity import Capacity, Knob
-from penstock.core.controller import Controller
+from penstock.core.controller import Controller, Step
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
@@ -63,8 +63,11 @@ class Watch:
     period: float | None
     policy: AnyPolicy | None = None
     guards: Guards | None = None
-    control_period: float = 2.5
+    control_period: float = 5.0
     notify: Callable[[str], None] | None = None
+    dry_run: bool = False
+    #: Told what came of each step of the policy; without a policy, of each batch.
+    on_step: Callable[[Step], None] | None = None
     #: Told the figures of each committed batch.
     listeners: list[Callable[[Mapping[str, Any]], None]] = field(default_factory=list)
     _began: float = field(default_factory=time.time)
@@ -73,6 +76,7 @@ class Watch:
     _pause: float = 0.0
     _next_control: float = 0.0
     _loop: Controller[Any] | None = None
+    _paused: bool = False
     _plant: "QueryPlant | None" = None
 
     def figures(
@@ -137,7 +141,12 @@ class Watch:
         self.journal.observation(observation)
         for listener in self.listeners:
             listener(progress)
-        if self.policy is None or observation.time < self._next_control:
+        if self.policy is None:
+            if self.on_step is not None:
+                keep = Decision.keep("no policy")
+                self.on_step(Step(observation, keep, keep))
+            return
+        if observation.time < self._next_control:
             return
         self._next_control = observation.time + self.control_period
         if self._loop is None:
@@ -149,10 +158,27 @@ class Watch:
                 self.journal,
                 notify=self.notify,
                 record_observations=False,
+                dry_run=self.dry_run,
             )
+            if self._paused:
+                self._loop.pause()
         assert self._plant is not None
         self._plant.latest = observation
-        self._loop.step()
+        step = self._loop.step()
+        if step is not None and self.on_step is not None:
+            self.on_step(step)
+
+    def pause(self) -> None:
+        """Let the policy change nothing until :meth:`resume`."""
+        self._paused = True
+        if self._loop is not None:
+            self._loop.pause()
+
+    def resume(self) -> None:
+        """Let the policy change things again."""
+        self._paused = False
+        if self._loop is not None:
+            self._loop.resume()
 
     def _observation(self, p: Mapping[str, Any], seconds: float) -> Observation:
         period = self.period or seconds
@@ -206,10 +232,6 @@ class Watch:
                 "event_lag": p["event_lag"],
             },
         )
-
-    def close(self) -> None:
-        """Close the journal."""
-        self.journal.close()
 
 
 class QueryPlant:

@@ -8,20 +8,21 @@ rows until its own log has it, and a batch whose manifest exists already is not 
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.core.controller import Step
 from penstock.core.errors import PenstockError
+from penstock.core.guards import Guards
+from penstock.core.journal import Journal
+from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint, Manifest, Publication, crash_point
-
-#: An output that is not a folder: called with (batch id, rows), perhaps again with the same content after a crash.
-BatchCallback = Callable[[int, DataFrame], None]
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,29 @@ class Program(Protocol):
         """The run has ended."""
 
 
-class MicroBatchRun:
+class RunController(Protocol):
+    """What a run needs of its controller."""
+
+    #: Told what came of each step.
+    on_step: Callable[[Step], None] | None
+
+    def pause(self) -> None:
+        """Change nothing for a while."""
+
+    def resume(self) -> None:
+        """Change things again."""
+
+
+class MicroBatchRun(ABC):
     """A running program: what ``start`` gives back."""
 
-    def __init__(self, program: Program, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, program: Program, checkpoint: Checkpoint, journal: Journal, owns_journal: bool = True
+    ) -> None:
+        #: The run's journal: every micro-batch, every decision.
+        self.journal = journal
+        self._owns_journal = owns_journal
+        self._endpoint: MetricsEndpoint | None = None
         self._program = program
         self._checkpoint = checkpoint
         self._latest = checkpoint.recover()
@@ -85,8 +105,43 @@ class MicroBatchRun:
         self._closed = threading.Lock()
         self._prepared = False
 
+    @property
+    @abstractmethod
+    def controller(self) -> RunController:
+        """What observes the run and lets its policy decide."""
+
+    def pause(self) -> None:
+        """Go on observing and deciding, but let the policy change nothing until :meth:`resume`."""
+        self.controller.pause()
+
+    def resume(self) -> None:
+        """Let the policy change things again."""
+        self.controller.resume()
+
+    def serve(self, metrics: str | None, guards: Guards | None) -> None:
+        """Serve the run's metrics for Prometheus at an address, where one is given."""
+        if metrics is not None:
+            self._endpoint = MetricsEndpoint(metrics, guards or Guards())
+            self.controller.on_step = self._endpoint.update
+            self._endpoint.start()
+
+    @property
+    def metrics_address(self) -> str:
+        """Where the metrics are served; empty where they are not."""
+        return self._endpoint.address if self._endpoint is not None else ""
+
     def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
-        """Start the streaming query."""
+        """Start the streaming query; what was opened for it is closed where that fails."""
+        try:
+            self._query = self._started(frame, trigger, available_now, name)
+        except BaseException as error:
+            self._error = error
+            self._end()
+            raise
+
+    def _started(
+        self, frame: DataFrame, trigger: str, available_now: bool, name: str | None
+    ) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self._on_batch).option(
             "checkpointLocation", str(self._checkpoint.spark_folder)
         )
@@ -95,7 +150,7 @@ class MicroBatchRun:
         writer = (
             writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=trigger)
         )
-        self._query = writer.start()
+        return writer.start()
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
         try:
@@ -176,30 +231,8 @@ class MicroBatchRun:
     def _end(self) -> None:
         if self._closed.acquire(blocking=False):
             self._program.close()
+            if self._endpoint is not None:
+                self._endpoint.close()
+            if self._owns_journal:
+                self.journal.close()
             self._checkpoint.close()
-
-
-def start(
-    program: Program,
-    frame: DataFrame,
-    run: MicroBatchRun,
-    *,
-    trigger: str,
-    available_now: bool,
-    name: str | None = None,
-) -> None:
-    """Launch ``run`` on a streaming DataFrame."""
-    if not frame.isStreaming:
-        raise PenstockError(
-            "start() needs a streaming DataFrame (spark.readStream...); use evaluate() for a static one."
-        )
-    run.launch(frame, trigger, available_now, name)
-
-
-def output_folders(output: str | Path) -> tuple[Path, Path]:
-    """Where an output folder's files end up and where they wait until they are committed.
-
-    Readers of Spark and Arrow pass over names that begin with an underscore, so what waits is not seen.
-    """
-    folder = Path(output)
-    return folder, folder / "_staging"
