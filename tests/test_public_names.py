@@ -33,7 +33,8 @@ PUBLIC = {
         "MAP", "Mmpp2", "Poisson", "kpc", "fit_map2", "fit_kpc", "Erlang", "MapPh1", "Mg1", "Kingman", "MicroBatch",
     ],
     "penstock.policies": [
-        "Static", "Threshold", "RuleBased", "Spl", "Fuzzy", "Mpc", "Mead", "Organic", "PipelinedFission",
+        "Static", "Threshold", "RuleBased", "Spl", "Fuzzy", "Mpc", "Mead", "Organic", "PipelinedFission", "Ds2", "Hpa",
+        "Dhalion", "DynamicAllocation",
     ],
     "penstock.preference": ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"],
     "penstock.report": ["write_page"],

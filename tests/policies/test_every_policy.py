@@ -4,7 +4,21 @@ import pytest
 
 from penstock.core import Change, Knob
 from penstock.forecast import LastValue
-from penstock.policies import Fuzzy, Mead, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
+from penstock.policies import (
+    Dhalion,
+    Ds2,
+    DynamicAllocation,
+    Fuzzy,
+    Hpa,
+    Mead,
+    Mpc,
+    Organic,
+    PipelinedFission,
+    RuleBased,
+    Spl,
+    Static,
+    Threshold,
+)
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.testing import check_policy
 
@@ -18,6 +32,14 @@ POLICIES = [
     Fuzzy(limit=6, interval=1.0, frequencies=(1.0, 2.0), shedding=True),
     RuleBased(),
     RuleBased(knob=Knob.EXECUTORS),
+    Ds2(settle=3.0, window=3.0),
+    Ds2(knob=Knob.EXECUTORS),
+    Hpa(down_window=3.0),
+    Hpa(knob=Knob.EXECUTORS, lag=100.0),
+    Hpa(utilisation=None, lag=50.0),
+    Dhalion(patience=2, settle=2.0),
+    Dhalion(knob=Knob.EXECUTORS),
+    DynamicAllocation(),
     Spl(),
     Spl(knob=Knob.EXECUTORS),
     Mpc(),

@@ -11,7 +11,21 @@ from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
 from penstock.forecast import MovingAverage
-from penstock.policies import Fuzzy, Mead, Mpc, Organic, PipelinedFission, RuleBased, Spl, Static, Threshold
+from penstock.policies import (
+    Dhalion,
+    Ds2,
+    DynamicAllocation,
+    Fuzzy,
+    Hpa,
+    Mead,
+    Mpc,
+    Organic,
+    PipelinedFission,
+    RuleBased,
+    Spl,
+    Static,
+    Threshold,
+)
 from penstock.sim.closed_loop import run_policy
 from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
@@ -44,6 +58,10 @@ def spark_policies() -> dict[str, Any]:
         "Threshold": Threshold(**_EXECUTORS, high=0.8, low=0.5),
         "RuleBased": RuleBased(**_EXECUTORS, high=0.8, low=0.6),
         "Spl": Spl(**_EXECUTORS, interval=10.0),
+        "Ds2": Ds2(**_EXECUTORS),
+        "Hpa": Hpa(**_EXECUTORS),
+        "Dhalion": Dhalion(**_EXECUTORS),
+        "DynamicAllocation": DynamicAllocation(limits=(1, LIMIT)),
         "Mpc throughput": Mpc("throughput", **mpc),
         "Mpc latency, Kingman": Mpc("latency", **mpc, alpha=2.0, target=TARGET),
         "Mpc latency, micro-batch": Mpc("latency", **mpc, alpha=2.0, target=TARGET, waiting="microbatch-map"),
@@ -61,6 +79,9 @@ def query_policies() -> dict[str, Any]:
     return {
         "Static peak": Static(workers={"panes": 4, "windows": 36}),
         "Threshold": Threshold(high=1.0, low=0.7, limits=(1, 40)),
+        "Ds2": Ds2(limits=(1, 36)),
+        "Hpa": Hpa(limits=(1, 36)),
+        "Dhalion": Dhalion(limits=(1, 36)),
         "Fuzzy": Fuzzy(limit=40),
         "Mpc, both stages": Mpc(
             workers=(1, 40),

@@ -1,6 +1,10 @@
 """Scaling policies, one file each: pure functions of (state, observation)."""
 
+from penstock.policies.dhalion import Dhalion
+from penstock.policies.ds2 import Ds2
+from penstock.policies.dynamic_allocation import DynamicAllocation
 from penstock.policies.fuzzy import Fuzzy
+from penstock.policies.hpa import Hpa
 from penstock.policies.mead import Mead
 from penstock.policies.mpc import Mpc
 from penstock.policies.organic import Organic
@@ -10,4 +14,18 @@ from penstock.policies.spl import Spl
 from penstock.policies.static import Static
 from penstock.policies.threshold import Threshold
 
-__all__ = ["Fuzzy", "Mead", "Mpc", "Organic", "PipelinedFission", "RuleBased", "Spl", "Static", "Threshold"]
+__all__ = [
+    "Dhalion",
+    "Ds2",
+    "DynamicAllocation",
+    "Fuzzy",
+    "Hpa",
+    "Mead",
+    "Mpc",
+    "Organic",
+    "PipelinedFission",
+    "RuleBased",
+    "Spl",
+    "Static",
+    "Threshold",
+]

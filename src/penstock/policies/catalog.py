@@ -14,7 +14,11 @@ from penstock.core.errors import unknown
 from penstock.core.policy import AnyPolicy
 from penstock.forecast import Holt
 from penstock.policies.arguments import parse
+from penstock.policies.dhalion import Dhalion
+from penstock.policies.ds2 import Ds2
+from penstock.policies.dynamic_allocation import DynamicAllocation
 from penstock.policies.fuzzy import Fuzzy
+from penstock.policies.hpa import Hpa
 from penstock.policies.mead import Mead
 from penstock.policies.mpc import Mpc
 from penstock.policies.organic import Organic
@@ -132,6 +136,16 @@ def _spl(s: Surroundings) -> Arguments:
     return _scaling(s) | {"interval": max(4.0, 2 * s.period)}
 
 
+def _ds2(s: Surroundings) -> Arguments:
+    """Means over three periods, a backlog worked off in a minute; a change costs no more than a period."""
+    several = max(15.0, 3 * s.period)
+    return _scaling(s) | {"window": several, "settle": several, "restart": s.period}
+
+
+def _dhalion(s: Surroundings) -> Arguments:
+    return _scaling(s) | {"settle": max(15.0, 3 * s.period)}
+
+
 def _scaling(s: Surroundings) -> Arguments:
     knob = Knob.EXECUTORS if s.kind is PlantKind.MICRO_BATCHES else Knob.WORKERS
     return {"knob": knob, "limits": s.bounds}
@@ -206,6 +220,10 @@ CATALOG: Mapping[str, CatalogEntry] = {
     "Threshold": CatalogEntry(Threshold, (*_WITH_WORKERS, *_WITH_SHARES), _threshold),
     "RuleBased": CatalogEntry(RuleBased, _WITH_WORKERS, _rule_based),
     "Spl": CatalogEntry(Spl, _WITH_WORKERS, _spl),
+    "Ds2": CatalogEntry(Ds2, _WITH_WORKERS, _ds2),
+    "Hpa": CatalogEntry(Hpa, _WITH_WORKERS, _scaling),
+    "Dhalion": CatalogEntry(Dhalion, _WITH_WORKERS, _dhalion),
+    "DynamicAllocation": CatalogEntry(DynamicAllocation, (PlantKind.MICRO_BATCHES,), _scaling),
     "Mpc": CatalogEntry(Mpc, _WITH_WORKERS, _mpc),
     "Mead": CatalogEntry(Mead, (PlantKind.MICRO_BATCHES, PlantKind.OPERATOR, *_WITH_SHARES), _mead),
     "Fuzzy": CatalogEntry(Fuzzy, (PlantKind.PREFERENCE,), _fuzzy),

@@ -1,0 +1,78 @@
+"""Where a policy scales: one place a stage, or one for the executors that all stages share."""
+
+from dataclasses import dataclass
+from math import ceil, inf, isfinite, isnan, nan
+
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something to scale: where the change goes, the stage that decides about it, and how much there is now."""
+
+    where: str
+    stage: StageObservation
+    capacity: Capacity
+    slots: float  # tuples that one worker or executor processes at a time
+
+    @property
+    def planned(self) -> int:
+        """How many there are or will be."""
+        return int(self.capacity.planned)
+
+    @property
+    def true_rate(self) -> float:
+        """Tuples a second that one worker would process if it never waited (DS2's true processing rate).
+
+        A micro-batch query's service time is task time a tuple; without one, what was processed in the time spent on it.
+        """
+        stage = self.stage
+        if stage.service_time > 0:
+            return self.slots / stage.service_time
+        if stage.busy_time > 0 and stage.tuples_in > 0:
+            return self.slots * stage.tuples_in / stage.busy_time
+        present = self.capacity.observed * stage.utilisation
+        return stage.arrival_rate / present if present > 0 else nan
+
+    def congestion(self, observation: Observation) -> float:
+        """Share of the time in which input is held back: as told, or the share of arrivals that cannot be served."""
+        told = observation.measure(Metric.CONGESTION, self.stage.name)
+        if not isnan(told):
+            return min(max(told, 0.0), 1.0)
+        load = self.stage.utilisation
+        return max(0.0, 1.0 - 1.0 / load) if load > 0 else load
+
+
+def places(observation: Observation, knob: Knob, where: str = "") -> list[Place]:
+    """The places of a knob that counts workers or executors; executors go by the busiest stage."""
+    stages = [s for s in observation.stages if where in ("", s.name)]
+    if knob is not Knob.EXECUTORS:
+        found = [(s.name, s, observation.capacity(knob, s.name)) for s in stages]
+        return [Place(name, s, c, 1.0) for name, s, c in found if c is not None]
+    capacity = observation.executors
+    if capacity is None or not stages:
+        return []
+    busiest = max(stages, key=lambda s: -inf if isnan(s.utilisation) else s.utilisation)
+    slots = observation.extra.get("slots", nan)
+    each = slots / capacity.observed if capacity.observed > 0 and isfinite(slots) else 1.0
+    return [Place("", busiest, capacity, each or 1.0)]
+
+
+def within(count: float, limits: tuple[int, int]) -> int:
+    """The whole number of workers, rounded up, that the limits allow; unbounded wishes are the most.
+
+    >>> within(2.2, (1, 8)), within(inf, (1, 8)), within(0.0, (1, 8))
+    (3, 8, 1)
+    """
+    return limits[1] if count >= limits[1] else max(limits[0], ceil(count - 1e-9))
+
+
+def check_scaling(policy: str, knob: Knob, limits: tuple[int, int]) -> None:
+    """Raise unless the knob counts something and the limits are in order."""
+    if not knob.whole or not 0 < limits[0] <= limits[1]:
+        raise PenstockError(
+            f"{policy} needs limits of at least 1, the smaller first, and workers or executors as its knob."
+        )
