@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from penstock.core import Capacity, KeyLoad, Knob, Observation, StageObservation
+from penstock.core import Capacity, Knob, Observation, StageObservation
+from penstock.core.observation import KeyLoad
 from penstock.policies import Dhalion
 
 
