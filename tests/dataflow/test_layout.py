@@ -96,9 +96,10 @@ def test_rows_are_the_same_wherever_the_join_runs(tmp_path, between):
     assert sum(map(len, found[0].values())) == 240
 
 
-def test_a_key_that_changes_without_a_word_is_named(tmp_path):
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_key_that_changes_without_a_word_is_named(tmp_path, replicas):
     run = start_in_process(diamond(secretly), tmp_path, groups=8)
-    run.rescale(replicas={"count": 3, "both": 3})
-    with pytest.raises(PenstockError, match=r"before 'both' changes the key \(k\).*say so with changes"):
+    run.rescale(replicas={"count": replicas, "both": replicas})
+    with pytest.raises(PenstockError, match=r"'secretly' changes the key \(k\).*say so with changes"):
         run.feed({"rows": pa.table({"k": np.arange(40), "n": np.zeros(40, dtype=np.int64)})})
     run.abandon()

@@ -61,10 +61,12 @@ class Executor:
                 continue
             if isinstance(target, Write):
                 self.write(target.sink, chunk)
-            elif isinstance(target, Send):
-                self.send(target, chunk)
+                continue
+            entering = self.wiring.tasks[target.operator].entering(target.port, chunk)
+            if isinstance(target, Send):
+                self.send(target, entering)
             else:
-                self.run(target.operator, {target.port: self._checked(operator, target, chunk)})
+                self.run(target.operator, {target.port: self._checked(operator, target, entering)})
 
     def _checked(self, operator: str, target: Local, chunk: Chunk) -> Chunk:
         """Rows for a keyed operator of the same region must still be this task's own."""

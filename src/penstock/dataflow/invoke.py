@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.buffering import deliver
 from penstock.dataflow.calls import DeadRows, call
+from penstock.dataflow.kept_keys import check_kept
+from penstock.dataflow.key_types import cast_keys
 from penstock.dataflow.keys import Hashes, hash_keys, missing_keys, within
 from penstock.dataflow.layers import TIME
 from penstock.dataflow.operators import Context, Operator, Spec
@@ -30,11 +32,17 @@ class Task:
     context: Context
     #: Keys of the region: the groups, and with them the top bits of all hashes, go by these.
     region_keys: tuple[str, ...] = ()
+    #: Output port -> the keys that its rows must carry on unchanged.
+    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def spec(self) -> Spec:
         """The operator's declared properties."""
         return self.operator.spec
+
+    def entering(self, port: str, chunk: Chunk) -> Chunk:
+        """Rows as they come to a port, with the key columns in the types that the operator goes by."""
+        return cast_keys(self.context.name, self.spec.keys, self.context.inputs[port], chunk)
 
 
 @dataclass
@@ -85,10 +93,19 @@ def invoke(
         result.dead += call(task, rows, None, output)
     elif any(c.rows for c in ports.values()):
         _keyed(task, _all_ports(task, ports), layers, clock, output, result)
-    result.outputs = output.close()
+    result.outputs = {p: _with_kept_keys(task, ports, p, c) for p, c in output.close().items()}
     result.rows_out = sum(c.rows for c in result.outputs.values())
     result.cpu = time.thread_time() - started
     return result
+
+
+def _with_kept_keys(task: Task, arrived: Mapping[str, Chunk], port: str, out: Chunk) -> Chunk:
+    """Rows given out, checked where they go on by the same keys, and with the hashes of these."""
+    keys = task.kept.get(port)
+    if keys is None or not out.rows:
+        return out
+    hashes = check_kept(task.context.name, keys, arrived, port, out)
+    return Chunk(out.table, out.positions, hashes if keys == task.region_keys else None)
 
 
 def _keyed(
@@ -143,15 +160,8 @@ def _usable(task: Task, chunk: Chunk, result: Result) -> Chunk:
 
 
 def _key_columns(task: Task, table: pa.Table) -> pa.Table:
-    first = next(iter(task.context.inputs.values()))
-    fields = [pa.field("key_" + k, first.field(k).type) for k in task.spec.keys]
-    if not fields:
-        return pa.table({})
-    return (
-        table.select(list(task.spec.keys))
-        .cast(pa.schema([first.field(k) for k in task.spec.keys]))
-        .rename_columns([f.name for f in fields])
-    )
+    keys = task.spec.keys
+    return table.select(list(keys)).rename_columns(["key_" + k for k in keys]) if keys else pa.table({})
 
 
 def _hashes(task: Task, chunk: Chunk) -> Hashes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.plan import Plan
-from penstock.dataflow.regions import Region, Regions
+from penstock.dataflow.regions import Region, Regions, key_types
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,10 @@ def _host(
                 found[pipeline.number] = pipeline
     last = [p for p in found.values() if p.level == max(q.level for q in found.values())]
     if len(last) != 1 or last[0].keys != region.keys:
+        return None
+    if key_types(graph, last[0].operators[0], region.keys) != key_types(
+        graph, region.operators[0], region.keys
+    ):
         return None
     theirs, own = plan.regions[last[0].region], plan.regions[region.name]
     if theirs.routing != own.routing or theirs.replicas != own.replicas:

@@ -72,7 +72,8 @@ class Reference:
         for port, streams in node.inputs.items():
             chunks = [given[s.node, s.port] for s in streams if (s.node, s.port) in given]
             if chunks and any(c.rows for c in chunks):
-                arrived[port] = joined([Chunk(c.table, c.positions) for c in chunks])
+                whole = joined([Chunk(c.table, c.positions) for c in chunks])
+                arrived[port] = self.tasks[name].entering(port, whole)
         if not arrived:
             return
         result = invoke(self.tasks[name], arrived, self.layers.get(name, ()), self.clocks.get(name))

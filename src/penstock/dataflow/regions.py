@@ -16,6 +16,9 @@ import pyarrow as pa
 from penstock.core.errors import unknown
 from penstock.dataflow.graph import Graph
 
+#: For each key column the types that it has on the ports of an operator.
+KeyTypes = tuple[frozenset[pa.DataType], ...]
+
 
 @dataclass(frozen=True)
 class Region:
@@ -110,7 +113,8 @@ def _joined(
             replace(grown, kind="stateful" if "stateful" in (region.kind, spec.kind) else "stateless")
         ], []
     cut = len(region.operators)
-    while cut > 0 and _carries(graph, schemas, region.operators[cut - 1], spec.keys):
+    types = key_types(graph, name, spec.keys)
+    while cut > 0 and _carries(graph, schemas, region.operators[cut - 1], spec.keys, types):
         cut -= 1
     return _cut(graph, region, cut, name)
 
@@ -136,20 +140,31 @@ def _compatible(
     changed = {c for n in region.operators for c in graph.nodes[n].spec.changes}
     if changed & set(region.keys):
         return False
+    types = key_types(graph, region.operators[0], region.keys)
     if spec.kind == "partitioned":
-        return set(region.keys) <= set(spec.keys)
-    return spec.kind == "stateless" and _carries(graph, schemas, name, region.keys)
+        return set(region.keys) <= set(spec.keys) and key_types(graph, name, region.keys) == types
+    return spec.kind == "stateless" and _carries(graph, schemas, name, region.keys, types)
 
 
 def _carries(
-    graph: Graph, schemas: Mapping[tuple[str, str], pa.Schema], name: str, keys: tuple[str, ...]
+    graph: Graph,
+    schemas: Mapping[tuple[str, str], pa.Schema],
+    name: str,
+    keys: tuple[str, ...],
+    types: KeyTypes,
 ) -> bool:
-    """Whether a stateless operator's input has the key columns and hands them on unchanged."""
+    """Whether a stateless operator's input has the key columns, of these types, and hands them on unchanged."""
     node = graph.nodes[name]
     if node.spec.kind != "stateless" or set(node.spec.changes) & set(keys):
         return False
     inputs = [schemas[s.node, s.port] for streams in node.inputs.values() for s in streams]
-    return all(set(keys) <= set(schema.names) for schema in inputs)
+    return all(set(keys) <= set(schema.names) for schema in inputs) and key_types(graph, name, keys) == types
+
+
+def key_types(graph: Graph, name: str, keys: tuple[str, ...]) -> KeyTypes:
+    """The types of key columns where they come to an operator: equal keys go together only where these are equal too."""
+    schemas = graph.input_schemas(name).values()
+    return tuple(frozenset(schema.field(k).type for schema in schemas) for k in keys)
 
 
 def _ordered(graph: Graph, regions: list[Region]) -> tuple[Region, ...]:

@@ -6,10 +6,9 @@ The wiring is made by the driver for each plan and sent to the tasks.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.invoke import Task
+from penstock.dataflow.kept_keys import kept_keys
 from penstock.dataflow.layout import Layout
 from penstock.dataflow.operators import Context
 from penstock.dataflow.regions import Regions
@@ -54,7 +53,7 @@ class Wiring:
 def make_wiring(graph: Graph, regions: Regions, layout: Layout) -> Wiring:
     """Work out every hand-over of a flow."""
     schemas = graph.schemas()
-    tasks = {name: _task(graph, regions, schemas, name) for name in graph.nodes}
+    tasks = make_tasks(graph, regions)
     targets: dict[tuple[str, str], tuple[Target, ...]] = {}
     for name, port in schemas:
         found: list[Target] = [
@@ -67,15 +66,13 @@ def make_wiring(graph: Graph, regions: Regions, layout: Layout) -> Wiring:
 
 def make_tasks(graph: Graph, regions: Regions) -> dict[str, Task]:
     """All operators of a flow, ready to be called."""
-    schemas = graph.schemas()
-    return {name: _task(graph, regions, schemas, name) for name in graph.nodes}
-
-
-def _task(graph: Graph, regions: Regions, schemas: Mapping[tuple[str, str], pa.Schema], name: str) -> Task:
-    node = graph.nodes[name]
-    outputs = {port: schemas[name, port] for port in node.spec.outputs}
-    context = Context(name, graph.input_schemas(name), outputs, node.spec.keys)
-    return Task(node.operator, context, regions.of(name).keys)
+    schemas, kept = graph.schemas(), kept_keys(graph, regions)
+    made = {}
+    for name, node in graph.nodes.items():
+        outputs = {port: schemas[name, port] for port in node.spec.outputs}
+        context = Context(name, graph.input_schemas(name), outputs, node.spec.keys)
+        made[name] = Task(node.operator, context, regions.of(name).keys, kept[name])
+    return made
 
 
 def _target(layout: Layout, name: str, reader: str, port: str) -> Target:
