@@ -11,7 +11,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
 from penstock.dataflow.running_figures import running_count
-from penstock.spark.flow.in_process import start_in_process
+from penstock.testing.flow_run import start_in_process
 
 WORDS = {"words": pa.table({"word": ["the", "The", "cat"]})}
 

@@ -15,7 +15,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.key_types import common_type
 from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
-from penstock.spark.flow.in_process import start_in_process
+from penstock.testing.flow_run import start_in_process
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
