@@ -1,9 +1,25 @@
 import pickle
-from dataclasses import dataclass
+import threading
+import time
+from dataclasses import dataclass, replace
 
-from penstock.core import Change, Controller, Decision, Guards, Knob, Observation, RollbackRule
+import pytest
+
+from penstock.core import (
+    Capacity,
+    Change,
+    Controller,
+    Decision,
+    Guards,
+    Knob,
+    Observation,
+    RollbackRule,
+    StageObservation,
+)
+from penstock.core.batched_plant import BatchedPlant, BatchReport
 from penstock.core.controller import run
 from penstock.core.journal import Journal, MemoryJournal
+from penstock.core.plant import Applied
 from penstock.policies import Static, Threshold
 from penstock.testing import ScriptedPlant
 from penstock.testing.policy_suite import example_observations
@@ -140,3 +156,224 @@ class Wishes:
 
     def step(self, state: None, observation: Observation) -> tuple[None, Decision]:
         return None, Decision(self.changes, "wished")
+
+
+class Hangs:
+    """A policy that answers when the test says so."""
+
+    name = "Hangs"
+
+    def __init__(self):
+        self.asked, self.go = threading.Event(), threading.Event()
+        self.seen = []
+
+    def start(self):
+        return None
+
+    def step(self, state, observation):
+        self.seen.append(observation)
+        self.asked.set()
+        self.go.wait()
+        return state, Decision((Change(Knob.WORKERS, "op", 3),), "at last")
+
+
+class Batches(BatchedPlant):
+    """A plant of one stage; each batch is told by its utilisation."""
+
+    def __init__(self):
+        super().__init__(room=1000)
+        self.workers, self.number = 1, 0
+
+    def report(self, figures, newest):
+        self.number += 1
+        stage = StageObservation("op", Capacity.steady(self.workers), utilisation=figures, tuples_in=10.0)
+        return BatchReport(Observation(float(self.number), 1.0, (stage,)))
+
+    def apply(self, decision):
+        self.workers = int(decision.changes[0].number)
+        return Applied(decision.changes)
+
+
+def eventually(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+def observations(journal):
+    return [r for r in journal.records if r["kind"] == "observation"]
+
+
+def test_a_policy_that_hangs_delays_neither_batches_nor_the_journal():
+    plant, policy, journal = Batches(), Hangs(), MemoryJournal()
+    controller = Controller(plant, policy, journal=journal, period=0.0).start()
+    plant.put(0.5)
+    assert policy.asked.wait(60)
+    for _ in range(50):
+        plant.put(0.5)  # returns at once, however long the policy thinks
+    assert eventually(lambda: len(observations(journal)) == 51)
+    assert plant.workers == 1
+    policy.go.set()
+    assert eventually(lambda: plant.workers == 3)
+    controller.stop()
+    assert not controller.running
+
+
+def test_a_policy_that_never_answers_does_not_keep_a_controller_from_stopping():
+    plant, policy, journal = Batches(), Hangs(), MemoryJournal()
+    controller = Controller(plant, policy, journal=journal, period=0.0).start()
+    plant.put(0.5)
+    assert policy.asked.wait(60)
+    plant.put(0.5)
+    controller.stop()
+    assert len(observations(journal)) == 2
+    assert not journal.texts("decision")
+
+
+def test_a_policy_that_does_not_answer_is_told_of_once(monkeypatch):
+    monkeypatch.setattr("penstock.core.controller.PATIENCE", 0.0)
+    plant, policy, told = Batches(), Hangs(), []
+    controller = Controller(plant, policy, period=0.0, notify=told.append).start()
+    plant.put(0.5)
+    assert policy.asked.wait(60)
+    plant.put(0.5)
+    assert eventually(lambda: told)
+    plant.put(0.5)
+    controller.stop()
+    assert len(told) == 1
+    assert "has not answered" in told[0]
+
+
+def test_a_policy_decides_on_the_mean_of_all_batches_since_its_last_decision():
+    plant, policy = Batches(), Hangs()
+    policy.go.set()
+    controller = Controller(plant, policy, journal=MemoryJournal())
+    for utilisation in (0.9, 0.0, 0.9, 0.0):
+        plant.put(utilisation)
+    controller.step()
+    assert policy.seen[0].stage("op").utilisation == pytest.approx(0.45)
+    assert policy.seen[0].stage("op").tuples_in == 40
+    assert policy.seen[0].period == 4
+
+
+@dataclass(frozen=True)
+class Says:
+    """A policy with one answer to everything."""
+
+    answer: object
+    name: str = "Says"
+
+    def start(self) -> int:
+        return 0
+
+    def step(self, state, observation):
+        return self.answer() if callable(self.answer) else self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "four workers, please",
+        None,
+        (0, "four"),
+        lambda: (0, Decision(("four",), "as I said")),
+        (0, 4),
+        lambda: (0, Decision((Change(Knob.WORKERS, "panes", float("nan")),), "who knows")),
+        lambda: (0, Decision((Change(Knob.WORKERS, "panes", "4"),), "a word")),
+    ],
+)
+def test_nonsense_costs_the_decision_and_nothing_else(answer):
+    journal, plant = MemoryJournal(), ScriptedPlant(example_observations())
+    controller = Controller(plant, Says(answer), journal=journal)
+    steps = [controller.step() for _ in range(3)]
+    assert not plant.decisions
+    assert {s.mode for s in steps} == {"failed"}
+    assert len(journal.texts("warning")) == 3
+    assert controller.state.policy == 0
+
+
+def test_a_wish_beyond_what_the_plant_could_give_is_cut_down():
+    plant = Batches()
+    plant.report = lambda figures, newest: BatchReport(
+        Observation(1.0, 1.0, (StageObservation("op", Capacity.steady(1, limit=2)),))
+    )
+    plant.put(0.5)
+    wish = Decision((Change(Knob.WORKERS, "op", 300_000),), "more")
+    Controller(plant, Says((0, wish))).step()
+    assert plant.workers == 2
+
+
+def test_without_a_policy_everything_is_observed_and_nothing_decided():
+    journal, plant = MemoryJournal(), Batches()
+    controller = Controller(plant, journal=journal, period=0.0).start()
+    for _ in range(5):
+        plant.put(0.5)
+    controller.stop()
+    assert [r["kind"] for r in journal.records[1:]] == ["observation"] * 5
+
+
+def test_batches_under_an_older_plan_are_recorded_but_not_decided_on():
+    journal, plant, policy = MemoryJournal(), Batches(), Hangs()
+    policy.go.set()
+    made = plant.report
+    plant.report = lambda figures, newest: replace(made(figures, newest), current=figures < 1)
+    controller = Controller(plant, policy, journal=journal)
+    plant.put(5.0)
+    assert controller.step() is None
+    plant.put(0.5)
+    controller.step()
+    assert [o.stage("op").utilisation for o in policy.seen] == [0.5]
+    assert len(observations(journal)) == 2
+
+
+def test_an_inbox_that_is_full_drops_the_oldest_and_says_so():
+    journal, plant = MemoryJournal(), Batches()
+    for _ in range(1003):
+        plant.put(0.5)
+    Controller(plant, journal=journal).step()
+    assert len(observations(journal)) == 1000
+    assert "3 batches were not recorded" in journal.texts()[0]
+
+
+def test_a_listener_that_raises_costs_a_warning():
+    journal = MemoryJournal()
+    controller = Controller(
+        ScriptedPlant(example_observations()), Static(workers={"panes": 5}), journal=journal
+    )
+    controller.observed.add(lambda observation: 1 / 0)
+    controller.stepped.add(lambda step: 1 / 0)
+    assert controller.step().applied is not None
+    assert len([t for t in journal.texts() if "ZeroDivisionError" in t]) == 2
+
+
+def test_a_plant_looks_after_its_capacity_before_each_observation_and_observing_does_not():
+    class Tended(ScriptedPlant):
+        calls = ""
+
+        def maintain(self):
+            self.calls += "m"
+            if len(self.calls) > 2:
+                raise RuntimeError("the cluster is gone")
+
+        def observe(self):
+            self.calls += "o"
+            return super().observe()
+
+    plant, journal = Tended(example_observations()), MemoryJournal()
+    controller = Controller(plant, Static(), journal=journal)
+    controller.step()
+    controller.step()
+    assert plant.calls == "momo"
+    assert "the cluster is gone" in journal.texts()[0]
+
+
+def test_a_started_controller_looks_at_a_plant_without_batches_every_period():
+    journal = MemoryJournal()
+    controller = Controller(
+        ScriptedPlant(example_observations()), Static(workers={"panes": 5}), journal=journal, period=0.01
+    ).start()
+    assert eventually(lambda: len(journal.texts("decision")) >= 3)
+    controller.stop()
+    assert len(observations(journal)) >= 3
+    assert len([r for r in journal.records if r["kind"] == "reconfiguration"]) == 1

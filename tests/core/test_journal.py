@@ -15,8 +15,9 @@ from penstock.core import (
     Observation,
     StageObservation,
 )
+from penstock.core.careful_journal import CarefulJournal
 from penstock.core.errors import PenstockError
-from penstock.core.journal import MemoryJournal, read
+from penstock.core.journal import Journal, MemoryJournal, read
 from penstock.core.plant import Applied
 from penstock.core.records import decode, encode
 from penstock.policies import Threshold
@@ -137,3 +138,38 @@ def test_an_unwritable_place_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(PenstockError, match="cannot be written"):
         FileJournal(tmp_path / "file" / "journal")
+
+
+def test_observations_of_older_journals_are_read():
+    bare = decode({"time": 1.0, "period": 2.0})
+    assert (bare.stages, bare.period) == ((), 2.0)
+    stage = {"name": "q", "workers": [1, 1, 1], "extra": {"trigger": 1.0, "level": 2.0, "x": 3.0}}
+    old = decode({"time": 1.0, "period": 2.0, "stages": [stage], "extra": {"slots": 4.0}})
+    assert (old.slots, old.stage("q").trigger, old.stage("q").level) == (4.0, 1.0, 2.0)
+    assert dict(old.stage("q").extra) == {"x": 3.0}
+    assert dict(old.extra) == {}
+
+
+def test_a_journal_that_fails_in_any_way_costs_a_word():
+    class Broken(Journal):
+        def put(self, record):
+            raise RuntimeError("a bug")
+
+        def close(self):
+            raise OSError("gone")
+
+    told = []
+    journal = CarefulJournal(Broken(), told.append)
+    journal.warning(1.0, "test", "something")
+    journal.warning(2.0, "test", "something")
+    journal.close()
+    assert told == [
+        "The journal could not be written: RuntimeError: a bug",
+        "The journal could not be closed: OSError: gone",
+    ]
+
+
+def test_whoever_is_told_of_problems_may_have_problems_too():
+    journal = CarefulJournal(MemoryJournal(), lambda text: 1 / 0)
+    journal.warn(1.0, "test", "something")
+    assert journal.inner.texts() == ["something"]

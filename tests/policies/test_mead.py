@@ -18,7 +18,7 @@ CALM = RNG.exponential(1 / 100.0, 20_000)
 DEMANDS = {"parser": 0.0012, "counter": 0.0015, "matcher": 0.0035}
 
 
-def log_analysis(gaps, share=1.0, time=0.0, workers=1, **extra):
+def log_analysis(gaps, share=1.0, time=0.0, workers=1, **batches):
     """MEAD's application: a parser that feeds a counter and a matcher."""
     rate = 1 / float(np.mean(gaps))
     stages = tuple(
@@ -34,7 +34,7 @@ def log_analysis(gaps, share=1.0, time=0.0, workers=1, **extra):
             service_time=demand / share,
             service_scv=0.5,
             cpu_share=Capacity.steady(share),
-            extra=extra if name == "parser" else {},
+            **(batches if name == "parser" else {}),
         )
         for name, demand in DEMANDS.items()
     )
@@ -166,9 +166,9 @@ def test_on_micro_batches_the_wait_for_the_batch_counts():
     gaps = BURSTY / 10  # 1000 tuples a second
     stage = StageObservation(
         "query", Capacity.steady(2), arrival_rate=1000.0, interarrivals=gaps, service_time=0.001, tuples_in=1000.0,
-        tuples_out=1000.0, cpu_share=Capacity.steady(1.0), extra={"trigger": 1.0, "overhead_time": 0.2},
+        tuples_out=1000.0, cpu_share=Capacity.steady(1.0), trigger=1.0, overhead_time=0.2,
     )  # fmt: skip
-    seen = Observation(1.0, 1.0, (stage,), executors=Capacity.steady(2), extra={"slots": 2.0})
+    seen = Observation(1.0, 1.0, (stage,), executors=Capacity.steady(2), slots=2.0)
     policy = Mead(target=1.5, knob=Knob.EXECUTORS, replicas=(1, 2, 3, 4), down=None, best=2)
     _, decision = policy.step(policy.start(), seen)
     assert 0.5 < decision.predicted[Metric.LATENCY_MEAN] <= 1.5

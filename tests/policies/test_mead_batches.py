@@ -27,7 +27,10 @@ def seen(gaps, shares, time=0.0, trigger=1.0, overhead=0.2, demands=DEMANDS, lev
             tuples_out=rate,
             service_time=demands[name] / shares[name],
             cpu_share=Capacity.steady(shares[name]),
-            extra={"trigger": trigger, "overhead_time": overhead, "level": levels[i], "visits": visits},
+            trigger=trigger,
+            overhead_time=overhead,
+            level=levels[i],
+            visits=visits,
         )
         for i, name in enumerate(names)
     )

@@ -266,11 +266,9 @@ def spark_like(rate=1000.0, executors=2, dispersion=60.0, latency=float("nan")):
     gaps = fit_map2(1 / rate, dispersion=dispersion).sample(20_000, np.random.default_rng(3))
     stage = StageObservation(
         "query", Capacity.steady(executors), arrival_rate=rate, interarrivals=gaps, service_time=0.002, latency=Latency(mean=latency),
-        arrival_scv=2.0, cpu_share=Capacity.steady(1.0), extra={"trigger": 1.0, "overhead_time": 0.2},
+        arrival_scv=2.0, cpu_share=Capacity.steady(1.0), trigger=1.0, overhead_time=0.2,
     )  # fmt: skip
-    return Observation(
-        1.0, 1.0, (stage,), executors=Capacity.steady(executors), extra={"slots": float(executors)}
-    )
+    return Observation(1.0, 1.0, (stage,), executors=Capacity.steady(executors), slots=float(executors))
 
 
 @pytest.mark.parametrize("waiting", ["microbatch", "microbatch-map"])
@@ -320,7 +318,7 @@ def test_a_percentile_on_micro_batches_needs_more_than_the_mean():
 
 def test_executors_with_several_slots_do_several_times_the_work():
     seen = spark_like()
-    wide = replace(seen, extra={"slots": 8.0})
+    wide = replace(seen, slots=8.0)
     policy = Mpc(switching=0.0, knob=Knob.EXECUTORS, forecaster=LAST)
     assert first(policy, seen).number(Knob.EXECUTORS, "", 2) == 3
     assert first(policy, wide).number(Knob.EXECUTORS, "", 2) == 1

@@ -39,11 +39,10 @@ def seen(rate, executors=1, time=1.0, backlog=0.0, service=0.005, share=None, na
         backlog=backlog,
         utilisation=rate * service / executors,
         cpu_share=Capacity.steady(share) if share else None,
-        extra={"trigger": 1.0, "overhead_time": 0.3},
+        trigger=1.0,
+        overhead_time=0.3,
     )
-    return Observation(
-        time, 1.0, (stage,), executors=Capacity.steady(executors), extra={"slots": float(executors)}
-    )
+    return Observation(time, 1.0, (stage,), executors=Capacity.steady(executors), slots=float(executors))
 
 
 def settle(policy, rate, executors, steps=8, **more):
@@ -104,9 +103,7 @@ def test_shares_are_a_second_knob():
 
 def test_of_several_queries_that_share_the_executors_the_busiest_decides():
     idle, busy = seen(5.0, 2, name="idle"), seen(600.0, 2, name="busy")
-    both = Observation(
-        1.0, 1.0, idle.stages + busy.stages, executors=Capacity.steady(2), extra={"slots": 2.0}
-    )
+    both = Observation(1.0, 1.0, idle.stages + busy.stages, executors=Capacity.steady(2), slots=2.0)
     policy = make()
     _, decision = policy.step(policy.start(), both)
     assert decision.number(Knob.EXECUTORS, "", 2) > 2

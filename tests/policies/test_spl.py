@@ -53,9 +53,7 @@ def test_it_decides_only_every_interval():
 
 
 def test_what_the_plant_tells_of_congestion_counts_first():
-    stage = StageObservation(
-        "op", Capacity.steady(1), arrival_rate=9.0, tuples_in=9.0, extra={"congestion": 0.3}
-    )
+    stage = StageObservation("op", Capacity.steady(1), arrival_rate=9.0, tuples_in=9.0, congestion=0.3)
     _, decision = Spl(interval=1.0).step(Spl().start(), Observation(1.0, 1.0, (stage,)))
     assert decision.value(Knob.WORKERS, "op") == 2
 

@@ -126,10 +126,8 @@ class ChainPlant:
             utilisation=load / max(room, 0.1),
             cpu_share=Capacity(self._planned[name], self._planned[name], quota),
             last_change=LastChange(now - self._changed_at),
-            extra={
-                "level": 0.0,  # all of them work side by side
-                "trigger": self._trigger,
-                "overhead_time": self._overhead,
-                "batch_duration": batches[-1].duration if batches else nan,
-            },
+            level=0.0,  # all of them work side by side
+            trigger=self._trigger,
+            overhead_time=self._overhead,
+            extra={"batch_duration": batches[-1].duration if batches else nan},
         )

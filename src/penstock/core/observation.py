@@ -102,6 +102,13 @@ class StageObservation:
     cpu_share: Capacity | None = None
     frequency: Capacity | None = None
     shedding: float = 0.0  # the share to drop that is set now
+    # Stages that work in micro-batches tell how a batch is made up.
+    trigger: float = nan  # seconds between two batches; 0 where they follow each other at once
+    level: float = nan  # place among the stages that work on a batch one after another, from 0
+    visits: float = 1.0  # tuples of this stage for each tuple of the batch
+    overhead_time: float = nan
+    fixed_time: float = nan  # the part of the overhead that is the same for any number of workers
+    congestion: float = nan
     last_change: LastChange = field(default_factory=LastChange)
     extra: Mapping[str, float] = field(default_factory=dict)  # further metrics by name
 
@@ -137,9 +144,10 @@ class Observation:
 
     time: float  # seconds on the plant's clock
     period: float  # seconds covered
-    stages: tuple[StageObservation, ...]
+    stages: tuple[StageObservation, ...] = ()
     regions: tuple[RegionObservation, ...] = ()  # in topological order, sources first
     executors: Capacity | None = None
+    slots: float = nan  # tasks that can run at the same time
     latency: Latency = UNKNOWN  # end to end
     power: float = nan
     extra: Mapping[str, float] = field(default_factory=dict)

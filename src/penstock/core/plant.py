@@ -28,7 +28,7 @@ class Plant(Protocol):
     """Something that can be observed and changed: Spark, the simulator, a script in a test."""
 
     def observe(self) -> Observation:
-        """What happened since the last call (or since the start). It does not block and does not advance time."""
+        """What happened since the last call (or since the start). It does not block, change anything or advance time."""
         ...
 
     def apply(self, decision: Decision) -> Applied:
@@ -36,6 +36,15 @@ class Plant(Protocol):
 
         A change that cannot be made is reported in ``refused`` or raises; the rest of the system stays as it was.
         """
+        ...
+
+
+@runtime_checkable
+class Maintained(Protocol):
+    """A plant that has something to do between decisions, such as asking again for executors that did not arrive."""
+
+    def maintain(self) -> None:
+        """Bring what works closer to what is planned; called before each observation, it does not wait."""
         ...
 
 

@@ -67,6 +67,8 @@ def encode(value: Any) -> dict[str, Any]:
         elif kind is tuple:
             if field:
                 record[name] = [encode(v) if hasattr(v, "__dataclass_fields__") else _item(v) for v in field]
+                if name == "frequencies":  # hundreds of them, and of each five places say enough
+                    record[name] = [round(v, 5) for v in field]
         elif isinstance(field, Mapping):
             if field:
                 record[name] = plain_mapping(field)
@@ -95,7 +97,16 @@ def decode(record: Mapping[str, Any]) -> Observation:
 
 def _build(kind: Any, record: Mapping[str, Any]) -> Any:
     names = {name for name, _ in _defaults(kind)}
+    if isinstance(record.get("extra"), dict):
+        record = _lifted(record, names)
     return kind(**{n: _field(n, kind, v) for n, v in record.items() if n in names})
+
+
+def _lifted(record: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """Figures that older journals have among the extras and that are fields by now."""
+    extra = record["extra"]
+    now = {k: v for k, v in extra.items() if k in names and k not in record}
+    return {**now, **record, "extra": {k: v for k, v in extra.items() if k not in now}}
 
 
 def _field(name: str, kind: type, value: Any) -> Any:

@@ -132,7 +132,7 @@ class Mead:
         return tuple(known.items())
 
     def _model(self, state: MeadState, observation: Observation) -> tuple[Model | None, str]:
-        together = [s for s in observation.stages if "level" in s.extra and s.cpu_share is not None]
+        together = [s for s in observation.stages if not isnan(s.level) and s.cpu_share is not None]
         if together:
             return self._stages(state, observation, together)
         stages = {s.name: s for s in observation.stages}
@@ -147,7 +147,7 @@ class Mead:
         gaps, missing = self._gaps(source)
         if gaps is None:
             return None, missing
-        trigger = source.extra.get("trigger", nan)
+        trigger = source.trigger
         if self.model == "gig1" and not trigger > 0:
             own = replace(operators[0], arrival_scv=float(np.var(gaps) / np.mean(gaps) ** 2))
             return KingmanModel((own, *operators[1:]), source.name, 1.0 / float(np.mean(gaps))), ""
@@ -174,15 +174,15 @@ class Mead:
         gaps, why = self._gaps(source)
         if gaps is None:
             return None, why
-        trigger = source.extra.get("trigger", nan)
+        trigger = source.trigger
         if not trigger > 0:
             return None, "the time between two batches is not known"
-        overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan)
+        overhead = source.overhead_time
         return (
             StagesModel(
                 tuple(ModelledOperator(s.name, known[s.name].seconds) for s in stages),
-                {s.name: int(s.extra["level"]) for s in stages},
-                {s.name: s.extra.get("visits", 1.0) for s in stages},
+                {s.name: int(s.level) for s in stages},
+                {s.name: s.visits for s in stages},
                 self._processes(gaps),
                 trigger,
                 0.0 if isnan(overhead) else overhead,
@@ -216,7 +216,7 @@ class Mead:
         self, observation: Observation, source: StageObservation, operators: tuple[ModelledOperator, ...], processes: Any, trigger: float
     ) -> BatchModel:  # fmt: skip
         share = source.cpu_share.observed if source.cpu_share is not None else 1.0
-        overhead = source.extra.get(Metric.OVERHEAD_TIME.value, nan) * share
+        overhead = source.overhead_time * share
         return BatchModel(
             operators, source.name, processes, trigger, 0.0 if isnan(overhead) else overhead,
             _slots(observation, source, self.knob), self.percentile,
@@ -366,7 +366,7 @@ def _operators(
 
 def _slots(observation: Observation, source: StageObservation, knob: Knob) -> float:
     """Tasks that one replica runs at a time."""
-    slots = observation.extra.get("slots", nan)
+    slots = observation.slots
     capacity = observation.capacity(knob, "" if knob is Knob.EXECUTORS else source.name)
     if isnan(slots) or capacity is None or capacity.observed <= 0:
         return 1.0

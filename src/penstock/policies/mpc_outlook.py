@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from penstock.core.capacity import Capacity, Knob
-from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.forecast.forecaster import Forecaster, trajectory
 from penstock.policies.batch_waiting import BatchQuery, BatchResponse, BatchSetting, batch_response
@@ -131,10 +130,10 @@ class Outlook:
         if not batches:
             fitted: BurstWait | BatchResponse = burst_wait(gaps, _or_one(stage.service_scv), self.percentile)
             return replace(memory, bursts=fitted, fitted_at=time)
-        work, trigger = self._work(stage, observation), stage.extra.get("trigger", nan)
+        work, trigger = self._work(stage, observation), stage.trigger
         if not (trigger > 0 and work > 0 and rate > 0):
             return memory
-        overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, 0.0) * self.speed(stage)
+        overhead = stage.overhead_time * self.speed(stage)
         setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work, rate)
         fitted = batch_response(gaps, setting, self.speeds or (1.0,), self.percentile)
         return replace(memory, bursts=fitted, fitted_at=time, fitted_rate=rate, ratios=())
@@ -142,7 +141,7 @@ class Outlook:
     def _work(self, stage: StageObservation, observation: Observation) -> float:
         """Seconds a tuple on one replica at speed 1; an executor may run several tasks at a time."""
         executors = observation.executors
-        slots = observation.extra.get("slots", nan) if self.knob is Knob.EXECUTORS else nan
+        slots = observation.slots if self.knob is Knob.EXECUTORS else nan
         each = slots / executors.observed if executors and executors.observed > 0 and slots > 0 else 1.0
         return service_time(stage) * self.speed(stage) / each
 
@@ -161,13 +160,15 @@ class Outlook:
     def _wait(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Wait | None:
         if self.waiting != "microbatch":
             return memory.bursts or KingmanWait(_or_one(stage.arrival_scv), _or_one(stage.service_scv))
-        overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, nan)
+        overhead = stage.overhead_time
         if isnan(overhead):
             return None
-        fixed = min(overhead, stage.extra.get("fixed_time", overhead))
+        fixed = overhead if isnan(stage.fixed_time) else min(overhead, stage.fixed_time)
         workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
         tasks = (overhead - fixed) * (workers.observed if workers else 1.0) * self.speed(stage)
-        return BatchQuery(max(stage.extra.get("trigger", 0.0), 0.1), fixed, tasks, self.percentile)
+        return BatchQuery(
+            max(0.0 if isnan(stage.trigger) else stage.trigger, 0.1), fixed, tasks, self.percentile
+        )
 
 
 def service_time(stage: StageObservation) -> float:

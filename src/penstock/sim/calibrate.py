@@ -99,7 +99,7 @@ def _sample(o: Observation) -> _Sample | None:
     duration = stage.extra.get("batch_duration", o.extra.get("batch_seconds", nan))
     if isnan(duration) and batches > 0:
         duration = o.extra.get("busy", nan) * o.period / batches
-    slots = o.extra.get("slots", max(s.workers.observed for s in o.stages))
+    slots = max(s.workers.observed for s in o.stages) if isnan(o.slots) else o.slots
     busy = sum(s.busy_time for s in o.stages if not isnan(s.busy_time)) / max(batches, 1.0)
     if isnan(rows) or isnan(duration) or rows <= 0 or duration <= 0 or slots <= 0:
         return None
@@ -127,7 +127,7 @@ def _noise(duration: Floats, fitted: Floats) -> float:
 
 
 def _trigger(seen: Sequence[Observation]) -> float:
-    told = [s.extra["trigger"] for o in seen for s in o.stages if s.extra.get("trigger", 0.0) > 0]
+    told = [s.trigger for o in seen for s in o.stages if s.trigger > 0]
     if told:
         return float(np.median(told))
     return float(np.median([o.period for o in seen if o.period > 1e-6]))

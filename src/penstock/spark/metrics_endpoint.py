@@ -11,7 +11,7 @@ from penstock.core.control_quality import resources
 from penstock.core.controller import Step
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
-from penstock.core.observation import Latency, StageObservation
+from penstock.core.observation import Latency, Observation, StageObservation
 
 _HELP = {
     "arrival_rate": ("gauge", "Rows a second that arrived"),
@@ -32,7 +32,7 @@ _HELP = {
 
 
 class MetricsEndpoint:
-    """Serves ``http://HOST:PORT/metrics`` from the last step of a loop.
+    """Serves ``http://HOST:PORT/metrics`` from what a controller saw and decided.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class MetricsEndpoint:
             raise PenstockError(f"'{address}' is no address for metrics; write it like 127.0.0.1:9108.")
         self._guards, self._target = guards, target
         self._lock = threading.Lock()
-        self._step: Step | None = None
+        self._observation: Observation | None = None
         self._decisions: Counter[str] = Counter()
         self._changes: Counter[tuple[str, str]] = Counter()
         self._rows: Counter[str] = Counter()
         self._core_seconds = 0.0
-        self.overhead = 0.0
+        self._overhead = 0.0
         try:
             self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), self._handler())
         except (OSError, OverflowError) as error:
@@ -79,18 +79,22 @@ class MetricsEndpoint:
             self._server.shutdown()
         self._server.server_close()
 
-    def update(self, step: Step) -> None:
+    def observed(self, observation: Observation, overhead: float = 0.0) -> None:
+        """Take an observation, and the share of a core that the autoscaler has used so far."""
+        with self._lock:
+            self._observation, self._overhead = observation, overhead
+            for stage in observation.stages:
+                self._rows[stage.name] += int(stage.tuples_in) if isfinite(stage.tuples_in) else 0
+            self._core_seconds += resources(observation) * observation.period
+
+    def decided(self, step: Step) -> None:
         """Take the outcome of a step."""
         with self._lock:
-            self._step = step
             self._decisions[outcome(step)] += 1
             for change in step.applied.changes if step.applied else ():
                 before = step.observation.value(change.knob, change.where)
                 if isinstance(before, int | float):
                     self._changes[change.knob.value, "up" if change.number > before else "down"] += 1
-            for stage in step.observation.stages:
-                self._rows[stage.name] += int(stage.tuples_in) if isfinite(stage.tuples_in) else 0
-            self._core_seconds += resources(step.observation) * step.observation.period
 
     def text(self) -> str:
         """The page that Prometheus reads."""
@@ -109,7 +113,7 @@ class MetricsEndpoint:
         return "\n".join(lines) + "\n"
 
     def _samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        yield "overhead_cores", {}, self.overhead
+        yield "overhead_cores", {}, self._overhead
         yield "core_seconds_total", {}, self._core_seconds
         if self._target is not None:
             yield "target_seconds", {}, self._target
@@ -123,10 +127,10 @@ class MetricsEndpoint:
             if bound.knob is not Knob.WORKERS:
                 yield "bound", {"knob": bound.knob.value, "side": "least"}, bound.low
                 yield "bound", {"knob": bound.knob.value, "side": "most"}, bound.high
-        if self._step is not None:
-            if self._step.observation.executors is not None:
-                yield from _capacity("executors", self._step.observation.executors)
-            for stage in self._step.observation.stages:
+        if self._observation is not None:
+            if self._observation.executors is not None:
+                yield from _capacity("executors", self._observation.executors)
+            for stage in self._observation.stages:
                 yield from _stage(stage)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -1,17 +1,20 @@
 """A flow run without Spark: the real runtime, routing, state files, commits and recovery, fed by hand."""
 
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.core.controller import Controller
 from penstock.core.journal import Journal
+from penstock.core.policy import AnyPolicy
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.schemas import schema_of
-from penstock.spark.flow.control import Control
 from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import FlowOutputs
@@ -64,9 +67,19 @@ class InProcessRun(FlowRun):
 
 
 def start_in_process(
-    graph: Graph, folder: str | Path, *, groups: int = 16, plan: Plan | None = None, journal: Any = None
+    graph: Graph,
+    folder: str | Path,
+    *,
+    groups: int = 16,
+    plan: Plan | None = None,
+    journal: Journal | None = None,
+    policy: AnyPolicy | None = None,
+    slots: float = inf,
 ) -> InProcessRun:
-    """Start a flow without Spark, with checkpoint and outputs under ``folder``."""
+    """Start a flow without Spark, with checkpoint and outputs under ``folder``.
+
+    Its controller is not started: step it by hand, or start it.
+    """
     definition = Definition(graph)
     base = Path(folder)
     held = Checkpoint(base / "checkpoint", definition.identity(groups))
@@ -77,5 +90,7 @@ def start_in_process(
     first = plan or Plan.first(definition.regions, groups)
     program = FlowProgram(definition, first, outputs, str(held.state_folder))
     kept = journal or Journal()
-    control = Control(program, kept, None, None, 0.0, dry_run=False, rebalances=False)
-    return InProcessRun(program, held, InProcessSession(), kept, control)  # type: ignore[arg-type]
+    plant = FlowPlant(program, lambda: slots)
+    program.listen(plant.put)
+    controller = Controller(plant, policy, journal=kept, period=0.0)
+    return InProcessRun(program, held, InProcessSession(), kept, controller)  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ def test_demands_and_overhead_are_found_from_what_tasks_took(world):
     first, second = seen.stages
     assert first.arrival_rate == pytest.approx(100.0)
     assert second.service_time == pytest.approx(0.002)
-    assert second.extra["overhead_time"] == pytest.approx((1.0 - 0.6) / 2)
+    assert second.overhead_time == pytest.approx((1.0 - 0.6) / 2)
     assert second.utilisation == pytest.approx(0.2 / 0.8)
     assert first.downstream == ("b",)
     assert first.interarrivals.mean() == pytest.approx(0.01)

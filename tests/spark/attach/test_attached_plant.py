@@ -20,7 +20,7 @@ class Actuator:
         self.planned = self.requested = self.observed = count
         self.limit, self.leaving = inf, 0
         self.busy = dict.fromkeys(map(str, range(count)), 0.0)
-        self.told = ""
+        self.told, self.advanced = "", 0
 
     @property
     def seen(self):
@@ -31,7 +31,11 @@ class Actuator:
         return "requested"
 
     def advance(self, now):
+        self.advanced += 1
         return self.told
+
+    def refresh(self):
+        """Looks only."""
 
 
 class World:
@@ -81,7 +85,7 @@ def test_rates_costs_and_utilisation_are_found_from_batches(world):
     stage = seen.stages[0]
     assert stage.arrival_rate == pytest.approx(400.0)
     assert stage.service_time == pytest.approx(0.002, rel=0.1)
-    assert stage.extra["fixed_time"] == pytest.approx(0.2, abs=0.02)
+    assert stage.fixed_time == pytest.approx(0.2, abs=0.02)
     assert stage.utilisation == pytest.approx(400 * 0.002 / 2 / 0.8, rel=0.1)
     assert stage.latency.mean == pytest.approx(0.5 + 0.2 + 0.4, rel=0.01)
     assert seen.executors.observed == 2
@@ -133,6 +137,8 @@ def test_what_cannot_be_done_is_refused_with_its_reason(world, change, words):
 def test_executors_that_never_arrived_are_told(world):
     world.actuator.told = "gave up 2 executor(s) that did not arrive within 60 s"
     world.plant.observe()
+    assert world.actuator.advanced == 0, "observing does not act"
+    world.plant.maintain()
     assert world.warnings == ["Gave up 2 executor(s) that did not arrive within 60 s."]
 
 

@@ -47,8 +47,9 @@ def read(endpoint, path="/metrics"):
 
 
 def test_the_page_tells_load_capacity_response_and_decisions(endpoint):
-    endpoint.update(a_step())
-    endpoint.update(a_step(Change(Knob.EXECUTORS, "", 4)))
+    for step in (a_step(), a_step(Change(Knob.EXECUTORS, "", 4))):
+        endpoint.observed(step.observation)
+        endpoint.decided(step)
     page = read(endpoint)
     for line in page.splitlines():
         assert line.startswith("# ") or LINE.match(line.replace(r"\"", "'")), line
@@ -64,7 +65,7 @@ def test_the_page_tells_load_capacity_response_and_decisions(endpoint):
 
 
 def test_every_metric_has_its_type_once(endpoint):
-    endpoint.update(a_step())
+    endpoint.observed(a_step().observation)
     types = [line.split()[2] for line in read(endpoint).splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))
 

@@ -1,5 +1,10 @@
 """Policies and the rebalancer on a flow."""
 
+import dataclasses
+import json
+import threading
+import time
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,7 +18,9 @@ from penstock.dataflow.operators import operator
 from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
 from penstock.policies import Organic
-from penstock.spark.flow.control import Control
+from penstock.report.page import write_page
+from penstock.spark.flow.flow_plant import FlowPlant
+from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import LONGEST_WAIT
 from penstock.testing.flow_run import start_in_process
 from penstock.testing.plant_suite import check_plant
@@ -31,15 +38,14 @@ def again(rows, state, output):
     output.emit(rows.table)
 
 
-def started(folder, **given):
+def started(folder, policy=None, rebalances=False):
+    """A flow in this process, its controller (to be stepped by hand) and its journal."""
     graph = Graph("controlled")
     graph.source("rows", {"k": int}).through(count).through(again).sink("out")
     journal = MemoryJournal()
-    run = start_in_process(graph, folder, journal=journal)
-    options = {"policy": None, "guards": None, "period": 0.0, "dry_run": False, "rebalances": False}
-    run.control = Control(run._flow, journal, **{**options, **given})
-    run.control.plant._limit = 4
-    run.listen(run.control)
+    run = start_in_process(graph, folder, journal=journal, policy=policy, slots=4)
+    if rebalances:
+        run.listen(Rebalancer(run._flow))
     return run, journal
 
 
@@ -51,7 +57,7 @@ def test_an_observation_tells_regions_pipelines_operators_and_keys(tmp_path):
     run, _ = started(tmp_path)
     run.rescale(replicas={"count": 2})
     run.feed(rows(np.arange(1000)))
-    seen = run.control.plant.observe()
+    seen = run.controller.plant.observe()
     region, stage = seen.region("count"), seen.stage("count/0")
     assert region.operators == ("count", "again")
     assert (region.replicas.observed, region.kind, region.pipelines) == (2, "partitioned", (0,))
@@ -66,7 +72,7 @@ def test_an_observation_tells_regions_pipelines_operators_and_keys(tmp_path):
 def test_decisions_take_effect_with_the_next_batch_and_wrong_ones_are_refused(tmp_path):
     run, journal = started(tmp_path)
     run.feed(rows(np.arange(100)))
-    done = run.control.plant.apply(
+    done = run.controller.plant.apply(
         Decision(
             (
                 Change(Knob.WORKERS, "count", 3),
@@ -78,6 +84,7 @@ def test_decisions_take_effect_with_the_next_batch_and_wrong_ones_are_refused(tm
     assert len(done.changes) == 2
     assert "no shedding" in done.refused[0][1]
     run.feed(rows(np.arange(100)))
+    run.controller.step()
     assert run.plan.regions["count"].replicas == 3
     assert run.plan.regions["count"].pipelines == (0, 1)
     effect = [r for r in journal.records if r["kind"] == "reconfiguration"]
@@ -91,6 +98,7 @@ def test_organic_grows_a_region_that_holds_the_flow_back(tmp_path):
     )
     for _ in range(6):
         run.feed(rows(np.arange(2000)))
+        run.controller.step()
     assert any(
         c[0] == "workers" for r in journal.records if r["kind"] == "reconfiguration" for c in r["changes"]
     )
@@ -159,8 +167,83 @@ def test_stateless_operators_may_change_between_two_starts(tmp_path):
 def test_a_flow_keeps_the_contract_of_a_plant(tmp_path):
     run, _ = started(tmp_path)
     check_plant(
-        run.control.plant,
+        run.controller.plant,
         lambda _seconds: run.feed(rows(np.arange(500))),
         Decision((Change(Knob.WORKERS, "count", 2), Change(Knob.PIPELINES, "count", (0, 1)))),
     )
+    run.finish()
+
+
+class Waits:
+    """A policy that does not answer before it is let go."""
+
+    name = "Waits"
+
+    def __init__(self):
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def start(self):
+        return None
+
+    def step(self, state, observation):
+        self.asked.set()
+        self.go.wait()
+        return state, Decision((Change(Knob.WORKERS, "count", 300_000),), "more")
+
+
+def test_every_batch_is_in_the_journal_without_a_policy_and_the_report_can_be_drawn(tmp_path):
+    run, journal = started(tmp_path / "run")
+    run.controller.start()
+    for _ in range(4):
+        run.feed(rows(np.arange(100)))
+    run.finish()
+    tables = journal.tables()
+    assert len(tables.observations["time"]) == 4
+    assert list(tables.stage("count/0")["tuples_in"]) == [100.0] * 4
+    copy = tmp_path / "journal.jsonl"
+    copy.write_text("".join(json.dumps(r) + "\n" for r in journal.records))
+    assert write_page(copy, tmp_path / "page.html").observations == 4
+
+
+def test_a_policy_that_hangs_costs_no_batch_and_its_late_answer_is_cut_down_to_the_slots(tmp_path):
+    policy = Waits()
+    run, journal = started(tmp_path, policy=policy)
+    run.controller.start()
+    run.feed(rows(np.arange(100)))
+    assert policy.asked.wait(60)
+    for _ in range(5):
+        run.feed(rows(np.arange(100)))
+    assert run.progress["batch"] == 5
+    policy.go.set()
+    until = time.monotonic() + 60
+    while run._flow.wanted.regions["count"].replicas == 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    run.feed(rows(np.arange(100)))
+    assert run.plan.regions["count"].replicas == 4
+    run.finish()
+    assert len(journal.tables().observations["time"]) == 7
+
+
+def test_a_batch_that_began_before_a_change_is_not_decided_on(tmp_path):
+    run, _ = started(tmp_path)
+    run.feed(rows(np.arange(100)))
+    run.controller.plant.apply(Decision((Change(Knob.WORKERS, "count", 2),)))
+    assert [r.current for r in run.controller.plant.reports()] == [False]
+    run.feed(rows(np.arange(100)))
+    fresh = run.controller.plant.reports()
+    assert [r.current for r in fresh] == [True]
+    assert [c.knob for c in fresh[0].effect.applied.changes] == [Knob.WORKERS, Knob.ROUTING]
+    run.finish()
+
+
+def test_rows_arrive_in_the_time_since_the_batch_before(tmp_path):
+    run, _ = started(tmp_path)
+    profiles = []
+    run.listen(profiles.append)
+    run.feed(rows(np.arange(1000)))
+    plant = FlowPlant(run._flow)
+    plant.put(dataclasses.replace(profiles[0], started=1000.0, seconds=0.3))
+    plant.put(dataclasses.replace(profiles[0], started=1001.0, seconds=0.3))
+    rates = [r.observation.stage("count/0").arrival_rate for r in plant.reports()]
+    assert rates[1] == 1000.0
     run.finish()

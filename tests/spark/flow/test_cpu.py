@@ -151,12 +151,16 @@ def test_wrong_shares_are_refused_in_a_sentence_and_leave_nothing():
 
 def test_a_policy_may_turn_the_share_where_the_flow_has_groups(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._flow, limit=2)
+    plant = FlowPlant(run._flow, lambda: 2)
+    run.listen(plant.put)
+    rows = {"rows": pa.table({"key": np.arange(8)})}
     change = Change(Knob.CPU_SHARE, "limited/0", 0.55)
     assert "no control groups" in plant.apply(Decision((change,))).refused[0][1]
     run._flow.cpu = FlowCpu(run.regions, {})
+    run.feed(rows)
     assert plant.observe().stage("limited/0").cpu_share.observed == 1.0
     assert plant.apply(Decision((change,))).changes == (change,)
+    run.feed(rows)
     assert plant.observe().stage("limited/0").cpu_share.observed == 0.55
     run.finish()
     assert left_behind() == []
@@ -174,26 +178,26 @@ def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_p
     until = time.monotonic() + 60
     while time.monotonic() < until and any(run._flow.cpu.share(n) != 0.4 for n in ("limited", "unlimited")):
         time.sleep(0.1)
-    seen = run.control.plant.observe()
+    seen = run.controller.plant.observe()
     quotas = run._flow.cpu._cpu.shares
     run.stop()
     assert run._flow.cpu.share("limited") == run._flow.cpu.share("unlimited") == 0.4
     assert sorted(quotas.values())[:2] == [0.4, 0.4]
     assert any("by the mg1 model against 8 s" in reason for reason in journal.texts("decision"))
     assert left_behind() == []
-    assert seen.stage("limited/0").extra["trigger"] == 1.0
+    assert seen.stage("limited/0").trigger == 1.0
 
 
 def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tuples(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._flow, limit=2, trigger=1.0)
-    run.listen(plant.take)
+    plant = FlowPlant(run._flow, lambda: 2, trigger=1.0)
+    run.listen(plant.put)
     for _ in range(2):
         run.feed({"rows": pa.table({"key": np.arange(64)})})
     seen = plant.observe()
     stages = [seen.stage("limited/0"), seen.stage("unlimited/0")]
-    assert [s.extra["level"] for s in stages] == [0, 0]
-    assert [s.extra["visits"] for s in stages] == [1.0, 1.0]
+    assert [s.level for s in stages] == [0, 0]
+    assert [s.visits for s in stages] == [1.0, 1.0]
     assert len(stages[0].interarrivals) == 64
     assert seen.latency.mean >= 0.15
     run.finish()
@@ -201,13 +205,13 @@ def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tupl
 
 def test_the_cost_of_cold_batches_is_forgotten(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._flow, limit=2, trigger=1.0)
+    plant = FlowPlant(run._flow, lambda: 2, trigger=1.0)
     profiles = []
     run.listen(profiles.append)
     run.feed({"rows": pa.table({"key": np.arange(8)})})
     warm = profiles[0]
     for seconds in (9.0, 9.0, warm.seconds, warm.seconds):
-        plant.take(replace(warm, seconds=seconds))
+        plant.put(replace(warm, seconds=seconds))
     stage = plant.observe().stage("limited/0")
-    assert stage.extra["overhead_time"] < 1.0
+    assert stage.overhead_time < 1.0
     run.finish()

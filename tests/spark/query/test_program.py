@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.core.journal import MemoryJournal
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.splitting import StatisticSplitting
 from penstock.spark.query.program import QueryOutputs, QueryProgram
-from penstock.spark.query.watch import Watch
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import MicroBatch
 from penstock.testing.frames import InProcessFrame
@@ -166,7 +164,7 @@ def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object
     outputs = QueryOutputs(
         OutputFolder.made(folder, "output"), OutputFolder.made(folder / "dead", "dead-letter")
     )
-    program = QueryProgram(query_of(case), SCHEMA, outputs, Watch(MemoryJournal(), 1.0))
+    program = QueryProgram(query_of(case), SCHEMA, outputs, 1.0)
     state, results, first = program.first_state(), [], 0
     for number, rows in enumerate(stream):
         half = len(rows) // 2

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change
 from penstock.core.errors import PenstockError
-from penstock.core.metrics import Metric
 from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.setting import Setting
@@ -194,11 +193,11 @@ class SparkLike(VirtualPlant):
             utilisation=self._utilisation(first, last, period),
             worker_utilisation=(),
             shedding=self._shedding,
+            trigger=self.costs.trigger,
+            overhead_time=self.costs.overhead,
             last_change=self.last_change(""),
             extra={
                 "shed": float(shed),
-                "trigger": self.costs.trigger,
-                Metric.OVERHEAD_TIME.value: self.costs.overhead,
                 "batches": float(len(batches)),
                 "batch_duration": batches[-1].end - batches[-1].start if batches else nan,
                 "batch_rows": float(batches[-1].rows) if batches else nan,
@@ -210,7 +209,7 @@ class SparkLike(VirtualPlant):
             (stage,),
             executors=Capacity(*_parts(self._executors)),
             latency=stage.latency,
-            extra={"slots": self._executors.amount * self.costs.cores},
+            slots=self._executors.amount * self.costs.cores,
         )
 
     def _busy_share(self, start: float) -> float:

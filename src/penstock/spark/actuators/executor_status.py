@@ -1,6 +1,7 @@
 """Executors as Spark's own status shows them."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -27,6 +28,15 @@ def registered(spark: SparkSession) -> list[RegisteredExecutor]:
     context: Any = spark.sparkContext
     listed = context._jsc.sc().statusStore().executorList(True)
     return sorted((_executor(listed.apply(i)) for i in range(listed.size())), key=lambda e: e.added)
+
+
+def task_slots(spark: SparkSession) -> float:
+    """Tasks that the application can run at the same time now; infinite where it has no executor yet."""
+    everyone = registered(spark)
+    workers = [e for e in everyone if e.id != "driver"]
+    if not workers and not str(spark.sparkContext.master).startswith("local"):
+        return inf
+    return float(sum(e.cores for e in workers or everyone)) or inf
 
 
 def _executor(summary: Any) -> RegisteredExecutor:

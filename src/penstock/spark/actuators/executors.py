@@ -84,7 +84,7 @@ class Executors:
         return self._there
 
     def refresh(self) -> None:
-        """Look at Spark's status."""
+        """Look at Spark's status; nothing is changed."""
         active = [e for e in registered(self._spark) if e.id != "driver" and e.id not in self._leaving]
         self._there = [e for e in active if self._backend.isExecutorActive(e.id)]
         self._warm_now = len(self._warmth.warm(self._there))
@@ -100,6 +100,7 @@ class Executors:
         """Look, and bring requests closer to the plan; called at every step of the loop, it never waits."""
         self._let_go(now)
         self.refresh()
+        self._warmth.begin(self._there)
         there = len(self._there)
         if now >= self._limited_until:
             self.limit = float("inf")

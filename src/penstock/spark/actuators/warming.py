@@ -31,15 +31,18 @@ class Warmth:
         self._lock = threading.Lock()
 
     def warm(self, executors: list[RegisteredExecutor]) -> list[RegisteredExecutor]:
-        """Those that are warm; warming begins for the others."""
+        """Those that are warm."""
+        return [e for e in executors if e.id in self._warm] if self._modules else executors
+
+    def begin(self, executors: list[RegisteredExecutor]) -> None:
+        """Begin to warm those that are not."""
         if not self._modules:
-            return executors
+            return
         with self._lock:
             cold = [e for e in executors if e.id not in self._warm and e.id not in self._warming]
             self._warming |= {e.id for e in cold}
         for executor in cold:
             threading.Thread(target=self._run, args=(executor,), daemon=True, name="penstock-warm").start()
-        return [e for e in executors if e.id in self._warm]
 
     def _run(self, executor: RegisteredExecutor) -> None:
         try:

@@ -93,17 +93,28 @@ class AttachedPlant:
                 for query in queries:
                     query.assign(sum(fresh.values()) / working, float(sum(e.cores for e in seen)))
 
+    def maintain(self) -> None:
+        """Ask for executors that are planned, release those that are not, and put new ones into their CPU groups."""
+        now = self._clock()
+        actuator = self._executors
+        if actuator is not None:
+            told = actuator.advance(now)
+            if told.startswith("gave up"):
+                self._warn(told[0].upper() + told[1:] + ".")
+            if actuator.observed < actuator.planned:
+                self._arrived_after = now - self._changed_at
+        if self._groups is not None:
+            self._groups.update(self._look()[0])
+
     def observe(self) -> Observation:
         """What happened since the last call."""
         now = self._clock()
         period, self._last = max(1e-3, now - self._last), now
-        seen, capacity = self._look(now)
+        seen, capacity = self._look()
         self._registered = len(seen) + (self._executors.leaving if self._executors is not None else 0)
         # An executor that is still cold is no capacity yet.
         warm = capacity.observed / len(seen) if seen else 0.0
         slots = warm * sum(e.cores for e in seen) or 1.0
-        if self._groups is not None:
-            self._groups.update(seen)
         self._watcher.resolve_triggers()
         with self._lock:
             busy, self._since = self._since, {}
@@ -116,7 +127,8 @@ class AttachedPlant:
             period=period,
             stages=stages,
             executors=capacity,
-            extra={"slots": slots, "registered": float(self._registered)},
+            slots=slots,
+            extra={"registered": float(self._registered)},
         )
 
     def apply(self, decision: Decision) -> Applied:
@@ -152,17 +164,13 @@ class AttachedPlant:
             return "" if self._groups is not None else "no CPU quotas can be set here"
         return f"an attached query has no {change.knob} to set"
 
-    def _look(self, now: float) -> tuple[list[RegisteredExecutor], Capacity]:
+    def _look(self) -> tuple[list[RegisteredExecutor], Capacity]:
         if self._executors is None:
             everyone = registered(self._session)
             seen = [e for e in everyone if e.id != "driver"] or everyone
             return seen, Capacity.steady(len(seen))
         actuator = self._executors
-        told = actuator.advance(now)
-        if told.startswith("gave up"):
-            self._warn(told[0].upper() + told[1:] + ".")
-        if actuator.observed < actuator.planned:
-            self._arrived_after = now - self._changed_at
+        actuator.refresh()
         return actuator.seen, Capacity(
             actuator.planned, actuator.requested, actuator.observed, actuator.limit
         )
@@ -208,12 +216,12 @@ class AttachedPlant:
             cpu_share=Capacity(self._groups.share, self._groups.share, self._groups.observed())
             if self._groups is not None
             else None,
+            trigger=query.trigger,
+            congestion=max(0.0, 1 - 1 / load) if load > 0 else load,
+            overhead_time=memory.work.overhead(slots),
+            fixed_time=memory.work.fixed,
             last_change=LastChange(now - self._changed_at, self._arrived_after),
             extra={
-                "trigger": query.trigger,
-                "congestion": max(0.0, 1 - 1 / load) if load > 0 else load,
-                "overhead_time": memory.work.overhead(slots),
-                "fixed_time": memory.work.fixed,
                 "batches": float(len(batches)),
                 "batch_duration": last.duration if last is not None else nan,
                 "state_size": last.state_bytes if last is not None else nan,

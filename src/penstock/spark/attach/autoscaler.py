@@ -1,4 +1,4 @@
-"""The autoscaler of a running application: a loop in its own thread, which never makes a query wait."""
+"""The autoscaler of a running application: a controller beside its queries, which never makes them wait."""
 
 import atexit
 import contextlib
@@ -13,11 +13,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.core.capacity import Knob
+from penstock.core.careful_journal import CarefulJournal
 from penstock.core.controller import Controller, Step
-from penstock.core.decision import Change, Decision
+from penstock.core.decision import Change
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
+from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
 from penstock.core.records import encode
 from penstock.policies import Static
@@ -55,32 +57,33 @@ class Autoscaler:
         label: str = "",
     ) -> None:
         self._session, self.settings, self._linger = session, settings, linger
-        self._notify = notify or _to_terminal
-        self._told: set[str] = set()
         self._began = time.time()
         self.problem = ""  # why nothing is changed, in one sentence; empty where all is well
         self.journal, self._owns_journal = _journal(journal, session, settings, label)
+        self._careful = CarefulJournal(self.journal, notify or _to_terminal)
         self._watcher = Watcher(session, wanted)
         chosen = self._choose(policy)
         self._plant = self._make_plant()
-        self._loop = Controller(
+        self.controller = Controller(
             self._plant,
             chosen,
             guards or default_guards(settings),
-            self.journal,
+            self._careful,
+            period=settings.period,
             dry_run=settings.dry_run or bool(self.problem),
-            notify=self._tell,
+            active=self._running,
         )
         self._endpoint = self._serve(metrics)
         self._stop = threading.Event()
-        self._cpu = 0.0
+        self._cpu: dict[str, tuple[float, float]] = {}
         self._finished = False
         self.last: Step | None = None
-        self._listeners: list[Callable[[Mapping[str, Any]], None]] = []
-        self._thread = threading.Thread(target=self._run, name="penstock-autoscaler", daemon=True)
+        self._seen: Observation | None = None
+        self.controller.observed.add(self._observed)
+        self.controller.stepped.add(self._stepped)
+        self._thread = threading.Thread(target=self._attend, name="penstock-autoscaler", daemon=True)
         self._sampler = threading.Thread(target=self._sample, name="penstock-sampler", daemon=True)
         self._cleaned = threading.Lock()
-        self._stepping = threading.Lock()
 
     def start(self) -> "Autoscaler":
         """Begin."""
@@ -88,12 +91,13 @@ class Autoscaler:
         if self._endpoint is not None:
             self._endpoint.start()
         atexit.register(self.stop)
+        self.controller.start()
         self._thread.start()
         self._sampler.start()
         return self
 
     def stop(self) -> None:
-        """End the loop and take back the CPU quotas; the queries and their executors stay as they are."""
+        """End the controller and take back the CPU quotas; the queries and their executors stay as they are."""
         self._stop.set()
         self._watcher.changed.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -107,44 +111,44 @@ class Autoscaler:
             raise PenstockError(
                 f"This query may have {bounds[0]} to {bounds[1]} executors, not {executors}; attach it with other bounds."
             )
-        change = Change(Knob.EXECUTORS, "", executors)
-        with self._stepping:
-            applied = self._plant.apply(Decision((change,), "asked for by hand"))
+        applied = self.controller.change(Change(Knob.EXECUTORS, "", executors))
         for _, why in applied.refused:
             raise PenstockError(f"{executors} executors cannot be had: {why}.")
-        self.journal.reconfiguration(time.time() - self._began, applied, {}, "by hand")
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Figures of the last step, as the journal has them; empty before the first."""
-        return {} if self.last is None else encode(self.last.observation)
+        """Figures of the last look at the queries, as the journal has them; empty before the first."""
+        return {} if self._seen is None else encode(self._seen)
 
     def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
-        """Tell ``listener`` the figures of each step."""
-        self._listeners.append(listener)
+        """Tell ``listener`` the figures of each look at the queries."""
+        self.controller.observed.add(lambda observation: listener(encode(observation)))
 
     def pause(self) -> None:
         """Go on observing and deciding, but change nothing until :meth:`resume`."""
-        self._loop.pause()
+        self.controller.pause()
 
     def resume(self) -> None:
         """Change things again."""
-        self._loop.resume()
+        self.controller.resume()
 
     @property
     def active(self) -> bool:
-        """Whether the loop still runs."""
+        """Whether it still runs."""
         return self._thread.is_alive() and not self._stop.is_set()
 
     @property
     def steps(self) -> int:
-        """Steps of the loop so far."""
-        return self._loop.state.steps
+        """Steps of the controller so far."""
+        return self.controller.state.steps
 
     @property
     def overhead(self) -> float:
         """Share of one core that observing and deciding has cost the driver so far (Python and JVM)."""
-        return (self._cpu + self._watcher.cpu) / max(1e-9, time.time() - self._began)
+        used = [now - first for first, now in list(self._cpu.values())]
+        return (sum(used) + self._watcher.cpu + self.controller.policy_cpu) / max(
+            1e-9, time.time() - self._began
+        )
 
     @property
     def metrics_address(self) -> str:
@@ -195,7 +199,7 @@ class Autoscaler:
         if address is None:
             return None
         try:
-            return MetricsEndpoint(address, self._loop.guards, self.settings.target)
+            return MetricsEndpoint(address, self.controller.guards, self.settings.target)
         except PenstockError as error:
             self._tell_and_record(str(error))
             return None
@@ -205,24 +209,16 @@ class Autoscaler:
         self._tell_and_record(f"Nothing will be changed: {why}")
 
     def _tell_and_record(self, text: str) -> None:
-        self.journal.warning(time.time() - self._began, "autoscaler", text)
-        self._tell(text)
+        self._careful.warn(time.time() - self._began, "autoscaler", text)
 
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._notify(text)
-
-    def _run(self) -> None:
-        due = time.monotonic()
+    def _attend(self) -> None:
+        """Leave with the queries."""
         try:
             while not self._stop.is_set():
-                due = max(due + self.settings.period, time.monotonic())
-                if self._stop.wait(max(0.0, due - time.monotonic())):
+                self._watcher.changed.wait(0.5)
+                self._watcher.changed.clear()
+                if not self._stop.is_set() and not self._running() and not self._await_restart():
                     break
-                if not self._running() and not self._await_restart():
-                    break
-                self._step()
         except Exception as error:  # noqa: BLE001 - the queries must not notice, whatever happens here
             if not self._stop.is_set() and not _session_gone(self._session):
                 self._tell_and_record(f"The autoscaler ended: {type(error).__name__}: {error}")
@@ -238,25 +234,26 @@ class Autoscaler:
             done.clear()
             self._stop.wait(0.12)
             try:
-                before = _cpu_seconds(self._session)
                 self._plant.sample()
-                self._cpu += max(0.0, _cpu_seconds(self._session) - before)
+                self._count("samples")
             except Exception as error:  # noqa: BLE001 - the session may end at any time, and a sample is no loss
                 log.debug("task times could not be read: %s", error)
 
-    def _step(self) -> None:
-        before = _cpu_seconds(self._session)
-        with self._stepping:
-            step = self._loop.step()
-        if step is not None:
-            self.last = step
-            if self._endpoint is not None:
-                self._endpoint.update(step)
-            for listener in self._listeners:
-                listener(self.progress)
-        self._cpu += max(0.0, _cpu_seconds(self._session) - before)
+    def _observed(self, observation: Observation) -> None:
+        self._seen = observation
+        self._count("steps")
         if self._endpoint is not None:
-            self._endpoint.overhead = self.overhead
+            self._endpoint.observed(observation, self.overhead)
+
+    def _count(self, what: str) -> None:
+        """Keep what this thread has used since it first came here."""
+        used = _cpu_seconds(self._session)
+        self._cpu[what] = (self._cpu.get(what, (used, used))[0], used)
+
+    def _stepped(self, step: Step) -> None:
+        self.last = step
+        if self._endpoint is not None:
+            self._endpoint.decided(step)
 
     def _running(self) -> bool:
         queries = self._watcher.queries.values()
@@ -282,10 +279,12 @@ class Autoscaler:
             if self._finished:
                 return
             self._finished = True
+            self._stop.set()
             atexit.unregister(self.stop)
+            self.controller.stop()
             with contextlib.suppress(Exception):  # a session that is gone has no listeners
                 self._watcher.end()
-            for part in (self._groups, self._endpoint, self.journal if self._owns_journal else None):
+            for part in (self._groups, self._endpoint, self._careful if self._owns_journal else None):
                 if part is not None:
                     with contextlib.suppress(OSError):
                         part.close()

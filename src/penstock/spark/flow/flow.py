@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
+from penstock.core.listeners import Listeners
 from penstock.core.policy import AnyPolicy
 from penstock.dataflow.explain import explain
 from penstock.dataflow.graph import Graph, Stream
@@ -19,10 +22,13 @@ from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
 from penstock.policies.catalog import policy_named
 from penstock.policies.surroundings import PlantKind, Surroundings
-from penstock.spark.flow.control import Control
+from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.flow_plant import FlowPlant
+from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
+from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint, make_folder
@@ -138,12 +144,18 @@ class Flow(Graph):
             quotas = None if cpu is None else FlowCpu(definition.regions, cpu)
             outputs = self._outputs(held, output, dead_letters or dead_letter)
             book, owned = open_journal(journal, held.folder / "journal.jsonl", {"flow": self.name})
-            program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas)
-            every = seconds_between_batches(trigger, available_now)
-            control = Control(program, book, chosen, guards, period, dry_run, rebalance, every)
-            run = FlowRun(program, held, spark or frame.sparkSession, book, control, owned)
+            listeners = Listeners[Profile](lambda text: controller.warn("listener", text))
+            program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas, listeners)
+            session = spark or frame.sparkSession
+            plant = FlowPlant(
+                program, partial(task_slots, session), seconds_between_batches(trigger, available_now)
+            )
+            controller = Controller(plant, chosen, guards, book, period=period, dry_run=dry_run)
+            run = FlowRun(program, held, session, book, controller, owned)
             if not plain:
-                program.listen(control)
+                listeners.add(plant.put)
+            if rebalance and not plain:
+                listeners.add(Rebalancer(program))
             run.serve(metrics, guards)
             run.launch(frame, trigger, available_now, name or self.name)
         except BaseException:

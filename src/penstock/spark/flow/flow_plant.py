@@ -7,16 +7,16 @@ is always busy is in Joker. It is scaled by how much of the period the batches f
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import nan
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import inf, isnan, nan
 
-import numpy as np
-
+from penstock.core.batched_plant import BatchedPlant, BatchReport, Effect
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
-from penstock.core.metrics import Metric
 from penstock.core.observation import (
+    FloatArray,
     KeyLoad,
     LastChange,
     Observation,
@@ -26,9 +26,11 @@ from penstock.core.observation import (
 )
 from penstock.core.plant import Applied
 from penstock.dataflow.layout import Layout, Pipeline
+from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Region
 from penstock.spark.attach.batch_history import SeenBatch, interarrivals, latency
-from penstock.spark.flow.profile import Profile
+from penstock.spark.flow.plan_changes import changes_between, knob_value
+from penstock.spark.flow.profile import OperatorProfile, Profile
 from penstock.spark.flow.program import FlowProgram
 
 #: Batches kept for the arrival process of a flow.
@@ -37,30 +39,57 @@ HISTORY = 2_000
 COLD = 2
 
 
-class FlowPlant:
-    """Gathers the profiles of micro-batches between two observations.
+@dataclass(frozen=True)
+class _Seen:
+    """A profile, the seconds it stands for, and the slots there were."""
 
-    ``trigger`` is the time between two batches in seconds, where there is one. With it, pipelines tell on which level of a
-    batch they work, which is what a policy needs to predict the response of a flow (see ``Mead``). A batch counts from
-    the moment Spark hands it over to its commit.
+    profile: Profile
+    period: float
+    slots: float
+    newest: bool
+
+
+class FlowPlant(BatchedPlant[Profile]):
+    """Makes an observation of the profile of each micro-batch.
+
+    ``slots`` tells how many tasks the application can run at the same time: more replicas would not help. ``trigger`` is the
+    time between two batches in seconds, where there is one. With it, pipelines tell on which level of a batch they work,
+    which is what a policy needs to predict the response of a flow (see ``Mead``). A batch counts from the moment Spark
+    hands it over to its commit.
     """
 
     def __init__(
-        self, program: FlowProgram, limit: int, trigger: float = nan, clock: float | None = None
+        self, program: FlowProgram, slots: Callable[[], float] = lambda: inf, trigger: float = nan
     ) -> None:
-        self._program = program
-        self._trigger = trigger
+        super().__init__()
+        self._program, self._slots, self._trigger = program, slots, trigger
         self._batches: deque[SeenBatch] = deque(maxlen=HISTORY)
         self._overhead = nan
-        self._limit = limit
-        self._profiles: list[Profile] = []
-        self._start = time.time() if clock is None else clock
-        self._from = self._start
+        self._start = time.time()
+        self._before: float | None = None
         self._changed: tuple[float, LastChange] | None = None
 
-    def take(self, profile: Profile) -> None:
-        """Add the figures of one batch."""
-        self._profiles.append(profile)
+    def report(self, profile: Profile, newest: bool) -> BatchReport:
+        """One batch."""
+        self._remember(profile)
+        now = profile.started + profile.seconds
+        begin = profile.started if self._before is None else self._before
+        self._before = now
+        seen = _Seen(profile, max(now - begin, 1e-6), self._slots(), newest)
+        layout = self._program.definition.wiring(profile.plan).layout
+        levels = _levels(layout)
+        observation = Observation(
+            now - self._start,
+            seen.period,
+            tuple(self._stage(p, seen, levels) for p in layout.pipelines),
+            tuple(self._region(r, seen, layout) for r in self._program.definition.regions),
+            latency=latency(list(self._batches)[-1:]),
+            slots=seen.slots,
+            extra={"batches": 1.0, "busy": profile.seconds / seen.period},
+        )
+        return BatchReport(observation, profile.plan == self._program.wanted, _effect(profile))
+
+    def _remember(self, profile: Profile) -> None:
         gap = profile.started - self._batches[-1].start if self._batches else nan
         self._batches.append(SeenBatch(profile.batch, profile.started, profile.seconds, profile.rows, gap))
         fresh = max(0.0, profile.seconds - _in_tasks(profile, self._program))
@@ -70,24 +99,6 @@ class FlowPlant:
         if profile.change is not None:
             cost = LastChange(0.0, profile.change.pause, float(profile.change.delayed), profile.change.bytes)
             self._changed = (profile.started, cost)
-
-    def observe(self) -> Observation:
-        """What happened since the last call."""
-        profiles, self._profiles = self._profiles, []
-        now = profiles[-1].started + profiles[-1].seconds if profiles else time.time()
-        period = max(now - self._from, 1e-6)
-        self._from = now
-        # Figures of batches under an older plan would blur those of the present one.
-        plan = self._program.plan
-        current = [p for p in profiles if p.plan == plan] or profiles[-1:]
-        layout = self._program.definition.wiring(plan).layout
-        busy = sum(p.seconds for p in profiles) / period
-        levels = _levels(layout)
-        stages = tuple(self._stage(p, current, min(1.0, busy), levels) for p in layout.pipelines)
-        recent = list(self._batches)[-len(current) :] if current else []
-        regions = tuple(self._region(r, current) for r in self._program.definition.regions)
-        extra = {"batches": float(len(profiles)), "busy": busy}
-        return Observation(now - self._start, period, stages, regions, latency=latency(recent), extra=extra)
 
     def apply(self, decision: Decision) -> Applied:
         """Ask for the changes from the next batch on."""
@@ -121,73 +132,59 @@ class FlowPlant:
             return {"routing": {region: change.sequence}}
         raise PenstockError(f"A flow has replicas, pipelines and routing but no {change.knob}.")
 
-    def _replicas(self, region: Region) -> Capacity:
+    def _replicas(self, region: Region, seen: _Seen) -> Capacity:
         wanted = self._program.wanted.regions[region.name].replicas
-        limit = float(self._limit) if region.scales else 1.0
-        return Capacity(wanted, wanted, self._program.plan.regions[region.name].replicas, limit)
+        limit = max(1.0, seen.slots) if region.scales else 1.0
+        return Capacity(wanted, wanted, seen.profile.plan.regions[region.name].replicas, limit)
 
-    def _stage(
-        self, pipeline: Pipeline, profiles: Sequence[Profile], busy: float, levels: Mapping[str, int]
-    ) -> StageObservation:
-        region = self._program.definition.regions.named(pipeline.region)
-        own = [p.pipelines[pipeline.name] for p in profiles if pipeline.name in p.pipelines]
-        span = sum(p.seconds for p in profiles)
-        work = sum(_working(p, pipeline.segment, self._program) for p in profiles)
+    def _stage(self, pipeline: Pipeline, seen: _Seen, levels: Mapping[str, int]) -> StageObservation:
+        profile, region = seen.profile, self._program.definition.regions.named(pipeline.region)
+        own = profile.pipelines.get(pipeline.name)
+        work = _working(profile, pipeline.segment, self._program)
+        busy = () if own is None else own.seconds
         shares = [
-            busy * sum(o.seconds[i] for o in own if i < len(o.seconds)) / work if work > 0 else nan
-            for i in range(pipeline.replicas)
+            min(1.0, profile.seconds / seen.period) * seconds / work if work > 0 else nan for seconds in busy
         ]
-        taken = float(sum(sum(o.rows) for o in own))
-        given = float(
-            sum(
-                p.operators[pipeline.operators[-1]].rows_out
-                for p in profiles
-                if pipeline.operators[-1] in p.operators
-            )
-        )
-        cpu = sum(sum(o.cpu) for o in own)
+        taken = float(sum(own.rows)) if own is not None else 0.0
+        cpu = sum(own.cpu) if own is not None else 0.0
+        inside = [profile.operators[n] for n in pipeline.operators if n in profile.operators]
+        last = profile.operators.get(pipeline.operators[-1])
         share = self._cpu(region)
-        first = pipeline.number == 0 and self._trigger > 0
+        timed = self._trigger > 0
+        placed = timed and pipeline.name in levels
         return StageObservation(
             pipeline.name,
-            self._replicas(region),
+            self._replicas(region, seen),
             region=pipeline.region,
-            downstream=self._downstream(pipeline),
-            arrival_rate=taken / span if span > 0 else nan,
-            busy_time=sum(sum(o.seconds) for o in own),
+            downstream=self._downstream(pipeline, profile.plan),
+            arrival_rate=taken / self._since_last_batch(profile),
+            busy_time=sum(busy),
             tuples_in=taken,
-            tuples_out=given,
-            backlog=float(
-                sum(
-                    p.operators[n].waiting
-                    for p in profiles[-1:]
-                    for n in pipeline.operators
-                    if n in p.operators
-                )
-            ),
-            interarrivals=interarrivals(list(self._batches)) if first else None,
+            tuples_out=float(last.rows_out) if last is not None else 0.0,
+            backlog=float(sum(o.waiting for o in inside)),
+            interarrivals=self._interarrivals() if seen.newest and timed and pipeline.number == 0 else None,
             # On one worker, which a share below 1 slows down.
             service_time=cpu / taken / (1.0 if share is None else share.observed) if taken else nan,
             utilisation=max(shares, default=nan),
             worker_utilisation=tuple(min(1.0, s) for s in shares),
-            operators=tuple(self._operator(n, profiles, cpu) for n in pipeline.operators),
-            keys=self._keys(region, profiles),
+            operators=tuple(self._operator(n, profile, cpu) for n in pipeline.operators),
+            keys=_keys(region, profile),
             cpu_share=share,
-            last_change=self._last(profiles),
-            extra=self._place(pipeline, profiles, taken, levels),
+            trigger=self._trigger,
+            # The time of pipelines without tasks of their own is part of the overhead.
+            overhead_time=self._overhead if timed else nan,
+            level=levels[pipeline.name] if placed else nan,
+            visits=taken / profile.rows if placed and profile.rows else 1.0,
+            last_change=self._last_change(profile),
         )
 
-    def _place(
-        self, pipeline: Pipeline, profiles: Sequence[Profile], taken: float, levels: Mapping[str, int]
-    ) -> dict[str, float]:
-        """Where a pipeline with tasks of its own stands in a batch; the others' time is part of the overhead."""
-        rows = sum(p.rows for p in profiles)
-        if not self._trigger > 0:
-            return {}
-        timing = {"trigger": self._trigger, Metric.OVERHEAD_TIME.value: self._overhead}
-        if pipeline.name not in levels:
-            return timing
-        return timing | {"level": levels[pipeline.name], "visits": taken / rows if rows else 1.0}
+    def _interarrivals(self) -> FloatArray:
+        return interarrivals(list(self._batches))
+
+    def _since_last_batch(self, profile: Profile) -> float:
+        """Seconds in which the rows of a batch arrived: since the batch before was handed over."""
+        gap = self._batches[-1].gap
+        return max(profile.seconds if isnan(gap) else gap, 1e-3)
 
     def _cpu(self, region: Region) -> Capacity | None:
         """The share of a core that each replica may use, where the flow has control groups and the region tasks."""
@@ -197,57 +194,62 @@ class FlowPlant:
         share = cpu.share(region.name)
         return Capacity.steady(1.0 if share is None else share)
 
-    def _operator(self, name: str, profiles: Sequence[Profile], cpu: float) -> OperatorObservation:
-        own = [p.operators[name] for p in profiles if name in p.operators]
-        used, rows = sum(o.cpu for o in own), sum(o.rows_in for o in own)
-        spec = self._program.definition.graph.nodes[name].spec
-        out = sum(o.rows_out for o in own)
+    def _operator(self, name: str, profile: Profile, cpu: float) -> OperatorObservation:
+        own = profile.operators.get(name, OperatorProfile())
         return OperatorObservation(
             name,
-            cost=min(1.0, used / cpu) if cpu > 0 else nan,
-            service_time=used / rows if rows else nan,
-            selectivity=out / rows if rows else 1.0,
-            state=spec.kind,
+            cost=min(1.0, own.cpu / cpu) if cpu > 0 else nan,
+            service_time=own.cpu / own.rows_in if own.rows_in else nan,
+            selectivity=own.rows_out / own.rows_in if own.rows_in else 1.0,
+            state=self._program.definition.graph.nodes[name].spec.kind,
         )
 
-    def _region(self, region: Region, profiles: Sequence[Profile]) -> RegionObservation:
-        span = sum(p.seconds for p in profiles)
-        rows = sum(
-            p.operators[region.operators[0]].rows_in for p in profiles if region.operators[0] in p.operators
-        )
-        layout = self._program.definition.wiring(self._program.plan).layout
+    def _region(self, region: Region, seen: _Seen, layout: Layout) -> RegionObservation:
+        profile = seen.profile
+        first = profile.operators.get(region.operators[0], OperatorProfile())
         last = [p for p in layout.pipelines if p.region == region.name][-1]
         return RegionObservation(
             region.name,
-            self._replicas(region),
+            self._replicas(region, seen),
             region.operators,
-            self._program.plan.regions[region.name].pipelines,
+            profile.plan.regions[region.name].pipelines,
             region.kind,
-            throughput=rows / span if span > 0 else nan,
-            downstream=tuple(d.split("/")[0] for d in self._downstream(last)),
-            keys=self._keys(region, profiles),
-            last_change=self._last(profiles),
+            throughput=first.rows_in / profile.seconds if profile.seconds > 0 else nan,
+            downstream=tuple(d.split("/")[0] for d in self._downstream(last, profile.plan)),
+            keys=_keys(region, profile),
+            last_change=self._last_change(profile),
         )
 
-    def _keys(self, region: Region, profiles: Sequence[Profile]) -> KeyLoad | None:
-        counts = [p.groups[region.name] for p in profiles if region.name in p.groups]
-        if not region.scales or not counts:
-            return None
-        total = np.sum(counts, axis=0).astype(float)
-        routing = self._program.plan.regions[region.name].routing
-        return KeyLoad(tuple((total / max(total.sum(), 1.0)).tolist()), routing=routing)
-
-    def _downstream(self, pipeline: Pipeline) -> tuple[str, ...]:
+    def _downstream(self, pipeline: Pipeline, plan: Plan) -> tuple[str, ...]:
         graph = self._program.definition.graph
-        layout = self._program.definition.wiring(self._program.plan).layout
+        layout = self._program.definition.wiring(plan).layout
         found = [layout.of(reader).name for _, reader, _ in graph.readers(pipeline.operators[-1])]
         return tuple(dict.fromkeys(n for n in found if n != pipeline.name))
 
-    def _last(self, profiles: Sequence[Profile]) -> LastChange:
+    def _last_change(self, profile: Profile) -> LastChange:
         if self._changed is None:
             return LastChange()
         at, cost = self._changed
-        return LastChange(max(0.0, self._from - at), cost.pause, cost.delayed, cost.moved)
+        return replace(cost, age=max(0.0, profile.started + profile.seconds - at))
+
+
+def _keys(region: Region, profile: Profile) -> KeyLoad | None:
+    counts = profile.groups.get(region.name)
+    if not region.scales or counts is None:
+        return None
+    total = counts.astype(float)
+    routing = profile.plan.regions[region.name].routing
+    return KeyLoad(tuple((total / max(total.sum(), 1.0)).tolist()), routing=routing)
+
+
+def _effect(profile: Profile) -> Effect | None:
+    """The change of plan that a batch brought."""
+    change = profile.change
+    if change is None:
+        return None
+    made = changes_between(change.before, change.after)
+    before = {c: knob_value(change.before, c) for c in made}
+    return Effect(Applied(tuple(made), change.pause, float(change.delayed), change.bytes), before)
 
 
 def _levels(layout: Layout) -> dict[str, int]:

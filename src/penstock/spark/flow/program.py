@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
+from penstock.core.listeners import Listeners
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
 from penstock.spark.flow.cpu import FlowCpu
@@ -36,6 +37,7 @@ class FlowProgram:
         outputs: FlowOutputs,
         state_folder: str,
         cpu: FlowCpu | None = None,
+        listeners: Listeners[Profile] | None = None,
     ) -> None:
         self.definition = definition
         self.outputs = outputs
@@ -44,7 +46,7 @@ class FlowProgram:
         self.cpu = cpu
         self._lock = threading.Lock()
         self._pending: list[Mapping[str, Any]] = []
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners[Profile]() if listeners is None else listeners
         self._asked: float | None = None
         self.profile: Profile | None = None
         self.plan = first
@@ -62,7 +64,7 @@ class FlowProgram:
 
     def listen(self, listener: Listener) -> None:
         """Have a function called with the profile of every batch, after its commit."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def change(self, **changes: Any) -> Plan:
         """Ask for another plan from the next batch on; wrong ones raise at once."""
@@ -147,8 +149,7 @@ class FlowProgram:
         if not self._listeners:
             return
         self.profile = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
-        for listener in self._listeners:
-            listener(self.profile)
+        self._listeners.tell(self.profile)
 
     def close(self) -> None:
         """The run has ended."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.controller import Controller
 from penstock.core.journal import Journal
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Regions
-from penstock.spark.flow.control import Control
 from penstock.spark.flow.flow_state import FlowState, FlowTotals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
@@ -35,13 +35,12 @@ class FlowRun(MicroBatchRun):
         checkpoint: Checkpoint,
         spark: SparkSession,
         journal: Journal,
-        control: Control,
+        controller: Controller[Any],
         owns_journal: bool = True,
     ) -> None:
-        super().__init__(program, checkpoint, journal, owns_journal)
+        super().__init__(program, checkpoint, journal, controller, owns_journal)
         self._flow = program
         self._spark = spark
-        self.control = control
         self._working = threading.RLock()
         self._ended = threading.Event()
         self._last_batch = time.monotonic()
@@ -59,11 +58,6 @@ class FlowRun(MicroBatchRun):
         """Start the streaming query."""
         super().launch(frame, trigger, available_now, name)
         self._idle.start()
-
-    @property
-    def controller(self) -> Control:
-        """What observes the run and lets its policy decide."""
-        return self.control
 
     def rescale(
         self,

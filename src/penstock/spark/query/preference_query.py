@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.core.controller import Controller
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
+from penstock.core.listeners import Listeners
 from penstock.core.policy import AnyPolicy
 from penstock.disorder import KSlack
 from penstock.disorder.state import Disorder
@@ -23,11 +26,13 @@ from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.preference.preference import Preference
 from penstock.preference.splitting import Splitting, splitting
+from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.query import static_windows as static
+from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.pane_stage import GroupedPreference
 from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
 from penstock.spark.query.rows import check_time_column
-from penstock.spark.query.watch import PANES, WINDOWS, Watch
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
@@ -42,19 +47,19 @@ class QueryRun(MicroBatchRun):
     """A running preference query."""
 
     def __init__(
-        self, program: QueryProgram, checkpoint: Checkpoint, journal: Journal, owns_journal: bool = True
+        self,
+        program: QueryProgram,
+        checkpoint: Checkpoint,
+        journal: Journal,
+        controller: Controller[Any],
+        owns_journal: bool = True,
     ) -> None:
-        super().__init__(program, checkpoint, journal, owns_journal)
+        super().__init__(program, checkpoint, journal, controller, owns_journal)
         self._query_program = program
-
-    @property
-    def controller(self) -> Watch:
-        """What observes the run and lets its policy decide."""
-        return self._query_program.watch
 
     def rescale(self, panes: int | None = None, windows: int | None = None) -> None:
         """Other numbers of workers, from the next micro-batch on; nothing is lost, repeated or reordered."""
-        now = self._query_program.target or self._workers()
+        now = self._query_program.workers
         wanted = (panes or now[0], windows or now[1])
         if min(wanted) < 1 or panes == 0 or windows == 0:
             raise PenstockError(f"A stage needs at least one worker, not panes={panes}, windows={windows}.")
@@ -62,15 +67,7 @@ class QueryRun(MicroBatchRun):
 
     def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
         """Tell ``listener`` the figures of each micro-batch once it is committed."""
-        self._query_program.watch.listeners.append(listener)
-
-    def _workers(self) -> tuple[int, int]:
-        progress = self.progress
-        query = self._query_program.query
-        return (
-            progress.get("pane_workers", query.pane_workers),
-            progress.get("window_workers", query.window_workers),
-        )
+        self._query_program.listeners.add(lambda figures: listener(figures.progress()))
 
 
 @dataclass(frozen=True)
@@ -231,13 +228,16 @@ class PreferenceQuery:
         policy = None if policy is None else policy_named(policy, self._surroundings(period))
         outputs = self._outputs(_sink(output, foreach_batch), late, dead_letters, checkpoint)
         between = microseconds(trigger, "trigger") / 1e6
-        watch = Watch(Journal(), None if available_now else between, policy, guards, period, dry_run=dry_run)
-        program = QueryProgram(self, schema, outputs, watch)
+        listeners = Listeners[QueryFigures](lambda text: controller.warn("listener", text))
+        program = QueryProgram(self, schema, outputs, None if available_now else between, listeners)
         held = Checkpoint(checkpoint, program.identity)
         try:
             header = {"query": repr(self.preference), "window": self.window, "slide": self.slide}
-            watch.journal, owned = open_journal(journal, held.folder / "journal.jsonl", header)
-            run = QueryRun(program, held, watch.journal, owned)
+            book, owned = open_journal(journal, held.folder / "journal.jsonl", header)
+            plant = QueryPlant(program, partial(task_slots, frame.sparkSession))
+            listeners.add(plant.put)
+            controller = Controller(plant, policy, guards, book, period=period, dry_run=dry_run)
+            run = QueryRun(program, held, book, controller, owned)
             outputs.sweep()
             program.rowset.warm()
             run.serve(metrics, guards)

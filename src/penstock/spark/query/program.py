@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.core.listeners import Listeners
 from penstock.disorder import InOrder
 from penstock.disorder.stats import BatchStats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.preference.splitting import SplitState
 from penstock.spark.query import pane_stage
+from penstock.spark.query.figures import Measurements, QueryFigures, figures_of, stage_utilisation
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, PaneStage, Part
 from penstock.spark.query.reports import CloseReport, FoldReport, TallyReport, run_stage
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Router
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
-from penstock.spark.query.watch import BatchFigures, Watch, stage_utilisation
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
 from penstock.spark.runtime.checkpoint import Publication, crash_point
@@ -74,18 +75,30 @@ class Folded:
 
 
 class QueryProgram:
-    """See the module's text; ``target`` may be changed at any time and holds from the next batch on."""
+    """See the module's text; ``target`` may be changed at any time and holds from the next batch on.
+
+    ``trigger`` is the trigger interval in seconds, None where batches follow each other at once; ``listeners`` are told
+    the figures of each batch once it is committed.
+    """
 
     def __init__(
-        self, query: "PreferenceQuery", schema: pa.Schema, outputs: QueryOutputs, watch: Watch
+        self,
+        query: "PreferenceQuery",
+        schema: pa.Schema,
+        outputs: QueryOutputs,
+        trigger: float | None = None,
+        listeners: Listeners[QueryFigures] | None = None,
     ) -> None:
         self.query = query
         self.schema = schema
         self.outputs = outputs
-        self.watch = watch
+        self.trigger = trigger
+        self.listeners = Listeners[QueryFigures]() if listeners is None else listeners
         self.model = query.panes
         self.rowset = GroupedPreference(query.preference, query.groups)
         self.target: tuple[int, int] | None = None
+        self._worked = (query.pane_workers, query.window_workers)
+        self._previous: float | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -143,7 +156,7 @@ class QueryProgram:
             SplitState.from_json(start.splitting), [p.received for p in closed], rho
         )
         state = replace(self._counted(done, folded), splitting=splitting.to_json())
-        figures = BatchFigures(
+        measured = Measurements(
             rows=folded.rows,
             late=folded.late,
             bad=folded.bad,
@@ -160,16 +173,23 @@ class QueryProgram:
             rescaled=(start.pane_workers, start.window_workers)
             != (committed.pane_workers, committed.window_workers),
         )
-        progress = self.watch.figures(batch, observed, state, figures)
+        figures = figures_of(batch, observed, state, measured, self.trigger, self._previous)
+        self._worked, self._previous = (start.pane_workers, start.window_workers), batch.started
         outputs = self._give_out(batch, done) + self._set_aside(folded)
-        return BatchResult(state.to_json(), state.files, outputs, progress)
+        return BatchResult(state.to_json(), state.files, outputs, figures.progress(), figures)
 
     def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
-        """Write the journal and let the controller decide about the next batches."""
-        self.watch.committed(self, outcome, seconds)
+        """Tell those who listen."""
+        if isinstance(outcome.figures, QueryFigures):
+            self.listeners.tell(replace(outcome.figures, seconds=seconds, committed=time.time()))
 
     def close(self) -> None:
         """The run has ended."""
+
+    @property
+    def workers(self) -> tuple[int, int]:
+        """Pane and window workers of the next batch."""
+        return self.target or self._worked
 
     def _fold(self, batch: MicroBatch, state: QueryState) -> Folded:
         router = Router(
@@ -320,7 +340,7 @@ class QueryProgram:
     def _utilisation(self, workers: int, folded: Folded) -> float:
         """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
         busy = _by_worker(workers, [(w.worker, w.busy) for w in folded.workers])
-        return stage_utilisation(_rows_by_worker(workers, folded), busy, self.watch.period)
+        return stage_utilisation(_rows_by_worker(workers, folded), busy, self.trigger)
 
     def _first_arrivals(self, state: QueryState, done: Windowed) -> list[float]:
         """When the first row of each window of this batch came in, on the driver's clock."""

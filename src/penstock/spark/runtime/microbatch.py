@@ -8,8 +8,7 @@ rows until its own log has it, and a batch whose manifest exists already is not 
 import threading
 import time
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.core.controller import Step
+from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
@@ -51,6 +50,8 @@ class BatchResult:
     files: Sequence[str] = ()
     outputs: Sequence[Publication] = ()
     progress: Mapping[str, Any] = field(default_factory=dict)
+    #: The same as a typed value, where the program has one.
+    figures: object = None
 
 
 class Program(Protocol):
@@ -73,28 +74,22 @@ class Program(Protocol):
         """The run has ended."""
 
 
-class RunController(Protocol):
-    """What a run needs of its controller."""
-
-    #: Told what came of each step.
-    on_step: Callable[[Step], None] | None
-
-    def pause(self) -> None:
-        """Change nothing for a while."""
-
-    def resume(self) -> None:
-        """Change things again."""
-
-
-class MicroBatchRun(ABC):
+class MicroBatchRun:
     """A running program: what ``start`` gives back."""
 
     def __init__(
-        self, program: Program, checkpoint: Checkpoint, journal: Journal, owns_journal: bool = True
+        self,
+        program: Program,
+        checkpoint: Checkpoint,
+        journal: Journal,
+        controller: Controller[Any],
+        owns_journal: bool = True,
     ) -> None:
         #: The run's journal: every micro-batch, every decision.
         self.journal = journal
         self._owns_journal = owns_journal
+        #: Records each batch and lets a policy change the run.
+        self.controller = controller
         self._endpoint: MetricsEndpoint | None = None
         self._program = program
         self._checkpoint = checkpoint
@@ -104,11 +99,6 @@ class MicroBatchRun(ABC):
         self._progress: Mapping[str, Any] = {}
         self._closed = threading.Lock()
         self._prepared = False
-
-    @property
-    @abstractmethod
-    def controller(self) -> RunController:
-        """What observes the run and lets its policy decide."""
 
     def pause(self) -> None:
         """Go on observing and deciding, but let the policy change nothing until :meth:`resume`."""
@@ -122,7 +112,8 @@ class MicroBatchRun(ABC):
         """Serve the run's metrics for Prometheus at an address, where one is given."""
         if metrics is not None:
             self._endpoint = MetricsEndpoint(metrics, guards or Guards())
-            self.controller.on_step = self._endpoint.update
+            self.controller.observed.add(self._endpoint.observed)
+            self.controller.stepped.add(self._endpoint.decided)
             self._endpoint.start()
 
     @property
@@ -134,6 +125,7 @@ class MicroBatchRun(ABC):
         """Start the streaming query; what was opened for it is closed where that fails."""
         try:
             self._query = self._started(frame, trigger, available_now, name)
+            self.controller.start()
         except BaseException as error:
             self._error = error
             self._end()
@@ -230,9 +222,10 @@ class MicroBatchRun(ABC):
 
     def _end(self) -> None:
         if self._closed.acquire(blocking=False):
+            self.controller.stop()
             self._program.close()
             if self._endpoint is not None:
                 self._endpoint.close()
             if self._owns_journal:
-                self.journal.close()
+                self.controller.journal.close()
             self._checkpoint.close()

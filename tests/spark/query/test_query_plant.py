@@ -1,5 +1,6 @@
-"""What a query tells about itself, and the policy that listens."""
+"""A preference query as a plant: what it tells about itself, and what a policy can change."""
 
+from dataclasses import replace
 from math import isnan
 from types import SimpleNamespace
 
@@ -9,11 +10,13 @@ import pytest
 
 import penstock as ps
 from penstock.core.capacity import Knob
+from penstock.core.controller import Controller
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
+from penstock.spark.query.figures import stage_utilisation
 from penstock.spark.query.program import QueryOutputs, QueryProgram
-from penstock.spark.query.watch import QueryPlant, Watch, stage_utilisation
+from penstock.spark.query.query_plant import QueryPlant
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import MicroBatch
 from penstock.testing.frames import InProcessFrame
@@ -44,7 +47,6 @@ def query_run(tmp_path):
 
     def run(policy=None, batches=4, rows=200, period=1.0):
         journal = MemoryJournal()
-        watch = Watch(journal, period, policy, control_period=0.0)
         query = ps.PreferenceQuery(
             ps.skyline_of(ps.minimize("x"), ps.minimize("y")),
             time="t",
@@ -56,7 +58,10 @@ def query_run(tmp_path):
         outputs = QueryOutputs(
             OutputFolder.made(tmp_path, "output"), OutputFolder.made(tmp_path / "dead", "dead-letter")
         )
-        program = QueryProgram(query, SCHEMA, outputs, watch)
+        program = QueryProgram(query, SCHEMA, outputs, period)
+        plant = QueryPlant(program)
+        program.listeners.add(plant.put)
+        controller = Controller(plant, policy, journal=journal)
         state, outcomes, rng = program.first_state(), [], np.random.default_rng(2)
         for number in range(batches):
             columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]
@@ -64,6 +69,7 @@ def query_run(tmp_path):
             batch = MicroBatch(number, frame, state, str(tmp_path / "state"), str(number), 1000.0 + number)
             outcome = program.run_batch(batch)
             program.committed(batch, outcome, 0.2)
+            controller.step()
             state = outcome.state
             outcomes.append(outcome)
         return SimpleNamespace(program=program, outcomes=outcomes, journal=journal)
@@ -103,9 +109,7 @@ def test_a_policy_changes_the_workers_of_the_next_batch(query_run):
 
 
 def test_what_a_query_cannot_do_is_refused_in_words(query_run):
-    program = query_run(batches=1).program
-    plant = QueryPlant(program)
-    plant.latest = None
+    plant = QueryPlant(query_run(batches=1).program)
     with pytest.raises(ps.PenstockError, match="No micro-batch"):
         plant.observe()
     done = query_run(AskFor(nowhere=2))
@@ -128,3 +132,43 @@ def test_utilisation_is_the_work_of_a_period_over_the_period(rows, busy, expecte
 
 def test_an_uneven_load_counts_more_than_an_even_one():
     assert stage_utilisation([90, 10], [0.9, 0.1], 1.0) > stage_utilisation([50, 50], [0.5, 0.5], 1.0)
+
+
+def test_figures_of_batches_in_between_count_and_not_only_those_of_the_last(query_run):
+    """A policy that decides every other batch gets the mean of both."""
+    done = query_run(batches=4)
+    plant = QueryPlant(done.program)
+    figures = [replace(o.figures, seconds=0.2, committed=1000.0 + o.figures.batch) for o in done.outcomes]
+    plant.put(replace(figures[2], utilisation_windows=0.8))
+    plant.put(replace(figures[3], utilisation_windows=0.0))
+    seen = plant.observe()
+    assert seen.stage("windows").utilisation == pytest.approx(0.8 * 0.2 / 1.2)  # 0.2 s and 1 s
+    assert seen.stage("panes").tuples_in == 400
+
+
+def test_periods_of_batches_follow_each_other_however_long_the_first_took(query_run):
+    done = query_run(batches=3)
+    plant = QueryPlant(done.program)
+    ends = [(64.3, 64.3), (86.0, 21.7), (87.0, 0.4)]
+    for outcome, (end, seconds) in zip(done.outcomes, ends, strict=True):
+        plant.put(replace(outcome.figures, seconds=seconds, committed=1000.0 + end))
+    periods = [r.observation.period for r in plant.reports()]
+    assert periods == pytest.approx([64.3, 21.7, 1.0])
+
+
+def test_a_policy_is_held_to_the_slots_of_the_application(query_run):
+    done = query_run(batches=1)
+    plant = QueryPlant(done.program, slots=lambda: 2.0)
+    plant.put(replace(done.outcomes[0].figures, seconds=0.2, committed=1000.0))
+    Controller(plant, AskFor(panes=300_000)).step()
+    assert done.program.workers == (2, 1)
+
+
+def test_a_listener_that_raises_costs_a_warning_and_no_batch(query_run, caplog):
+    done = query_run(batches=1)
+    heard = []
+    done.program.listeners.add(lambda figures: 1 / 0)
+    done.program.listeners.add(lambda figures: heard.append(figures.batch))
+    done.program.committed(None, done.outcomes[0], 0.2)
+    assert heard == [0]
+    assert "ZeroDivisionError" in caplog.text

@@ -1,0 +1,178 @@
+"""A micro-batch of a preference query in numbers: what ``run.progress`` shows, the journal keeps and policies observe."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import nan
+from statistics import fmean
+from typing import Any
+
+from penstock.core.utilisation import utilisation
+from penstock.preference.splitting import SplitState
+from penstock.spark.query.pane_stage import Part
+from penstock.spark.query.state import QueryState, QueryTotals
+from penstock.spark.query.window_stage import Windowed
+from penstock.spark.runtime.microbatch import MicroBatch
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What the program measured of one batch."""
+
+    rows: int
+    late: int
+    bad: int
+    pane_busy: Sequence[float]
+    pane_rows: Sequence[float]
+    pane_utilisation: float
+    pane_write: float
+    pane_seconds: float
+    close_busy: float
+    window_seconds: float
+    closed: Sequence[Part]
+    done: Windowed
+    #: When the first row of each window that was given out came in.
+    first_arrivals: Sequence[float]
+    rescaled: bool = False
+
+    @property
+    def working(self) -> float:
+        """Seconds that the slowest worker of each stage needed: what no engine could have saved."""
+        panes = max(self.pane_busy, default=0.0) + self.pane_write + self.close_busy
+        return panes + max(self.done.busy, default=0.0) + self.done.write
+
+
+@dataclass(frozen=True)
+class QueryFigures:
+    """One batch; times in seconds, ``nan`` where the batch had nothing to measure."""
+
+    batch: int
+    rows: int
+    late: int
+    bad: int
+    #: From the start of the batch before to the start of this one.
+    interval: float
+    arrival_rate: float
+    pane_workers: int
+    window_workers: int
+    utilisation_panes: float
+    utilisation_windows: float
+    splitting: float
+    threshold: float
+    filter_ratio: float
+    load_balance: float
+    pane_latency: float
+    closing_lag: float
+    window_latency: float
+    event_lag: float
+    slack: float
+    dropped_share: float
+    windows: int
+    answer_rows: float
+    results: int
+    rows_held: int
+    open_rows: int
+    live_rows: int
+    state_files: int
+    pane_seconds: float
+    window_seconds: float
+    pane_busy: tuple[float, ...]
+    window_busy: tuple[float, ...]
+    working: float
+    totals: QueryTotals
+    rescaled: bool
+    #: The trigger interval; None where batches follow each other at once.
+    trigger: float | None
+    #: The whole batch up to its commit, and when that was; known after it.
+    seconds: float = nan
+    committed: float = nan
+
+    def progress(self) -> dict[str, Any]:
+        """The figures by name, as ``run.progress`` has them."""
+        plain = asdict(self)
+        for name in ("trigger", "committed"):
+            del plain[name]
+        return plain | {"pane_busy": list(self.pane_busy), "window_busy": list(self.window_busy)}
+
+
+def figures_of(
+    batch: MicroBatch,
+    observed: QueryState,
+    state: QueryState,
+    measured: Measurements,
+    trigger: float | None,
+    previous: float | None,
+) -> QueryFigures:
+    """The figures of a batch that is about to be committed; ``previous`` is when the batch before started."""
+    now = time.time()
+    interval = max(batch.started - previous, 1e-3) if previous else max(now - batch.started, 1e-3)
+    panes = {part.pane for part in measured.closed}
+    received = sum(part.received for part in measured.closed)
+    kept = sum(part.rows for part in measured.closed)
+    times = [observed.pane_times[p] for p in sorted(panes) if p in observed.pane_times]
+    done, firsts = measured.done, measured.first_arrivals
+    # A gap in the stream (idle trigger) is not the stage's period; the trigger is, where there is one.
+    period = trigger or max(now - batch.started, 1e-3)
+    return QueryFigures(
+        batch=batch.id,
+        rows=measured.rows,
+        late=measured.late,
+        bad=measured.bad,
+        interval=interval,
+        arrival_rate=measured.rows / interval,
+        pane_workers=state.pane_workers,
+        window_workers=state.window_workers,
+        utilisation_panes=measured.pane_utilisation,
+        utilisation_windows=stage_utilisation([float(c) for c in done.candidates], list(done.busy), period),
+        splitting=len(measured.closed) / len(panes) if panes else nan,
+        threshold=SplitState.from_json(state.splitting).threshold,
+        filter_ratio=kept / received if received else nan,
+        load_balance=_unevenness(measured.pane_busy),
+        pane_latency=fmean(t.last - t.first for t in times) if times else nan,
+        closing_lag=fmean(now - t.last for t in times) if times else nan,
+        window_latency=fmean(now - first for first in firsts) if firsts else nan,
+        event_lag=_event_lag(state),
+        slack=state.disorder.slack / 1e6,
+        dropped_share=state.disorder.dropped_share,
+        windows=len(done.sizes),
+        answer_rows=fmean(done.sizes.values()) if done.sizes else nan,
+        results=sum(done.sizes.values()),
+        rows_held=sum(part.rows for part in state.parts),
+        open_rows=sum(part.rows for part in state.open_parts()),
+        live_rows=done.live_rows,
+        state_files=len(state.files),
+        pane_seconds=measured.pane_seconds,
+        window_seconds=measured.window_seconds,
+        pane_busy=tuple(measured.pane_busy),
+        window_busy=tuple(done.busy),
+        working=measured.working,
+        totals=state.totals,
+        rescaled=measured.rescaled,
+        trigger=trigger,
+    )
+
+
+def stage_utilisation(rows: Sequence[float], busy: Sequence[float], period: float | None) -> float:
+    """The papers' utilisation of a stage whose workers were given ``rows`` and took ``busy`` seconds for them.
+
+    What a worker could not finish within the period counts as not processed in it, so an overloaded stage shows a
+    factor above 1. Without a period (no trigger) it is the work of the busiest worker that sets it.
+
+    >>> round(stage_utilisation([100, 100], [0.5, 0.5], 1.0), 2), round(stage_utilisation([100], [2.0], 1.0), 2)
+    (0.5, 2.0)
+    """
+    if not sum(rows) or not sum(busy):
+        return 0.0
+    span = period or max(busy)
+    processed = [r * min(1.0, span / b) if b > 0 else r for r, b in zip(rows, busy, strict=True)]
+    return utilisation(rows, processed, [min(b, span) for b in busy], span)
+
+
+def _unevenness(loads: Sequence[float]) -> float:
+    return max(loads) / fmean(loads) if loads and sum(loads) > 0 else nan
+
+
+def _event_lag(state: QueryState) -> float:
+    """How far the punctuation is behind the newest row, in seconds of event time."""
+    d = state.disorder
+    return (d.t_max - d.punctuation) / 1e6 if d.t_max is not None and d.punctuation is not None else nan

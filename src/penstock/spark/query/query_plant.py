@@ -1,0 +1,137 @@
+"""A running preference query as a plant: two stages whose numbers of workers can be changed."""
+
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Protocol
+
+from penstock.core.batched_plant import BatchedPlant, BatchReport
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.metrics import Metric
+from penstock.core.observation import LastChange, Latency, Observation, StageObservation
+from penstock.core.plant import Applied
+from penstock.spark.query.figures import QueryFigures
+
+PANES, WINDOWS = "panes", "windows"
+
+
+class Rescalable(Protocol):
+    """The program of a query, as far as a plant changes it."""
+
+    #: Numbers of pane and window workers from the next batch on; None: as they are.
+    target: tuple[int, int] | None
+
+    @property
+    def workers(self) -> tuple[int, int]:
+        """Pane and window workers of the next batch."""
+
+
+class QueryPlant(BatchedPlant[QueryFigures]):
+    """Makes an observation of each batch; a batch works with other numbers of workers from the next one on.
+
+    ``slots`` tells how many tasks the application can run at the same time: more workers of a stage would not help.
+    """
+
+    def __init__(self, program: Rescalable, slots: Callable[[], float] = lambda: inf) -> None:
+        super().__init__()
+        self._program, self._slots = program, slots
+        self._began = time.time()
+        self._before: float | None = None
+        self._changed: tuple[float, float] | None = None
+
+    def report(self, figures: QueryFigures, newest: bool) -> BatchReport:
+        """One batch."""
+        if figures.rescaled:
+            held_up = max(0.0, figures.seconds - (figures.trigger or figures.seconds))
+            self._changed = (figures.committed, held_up)
+        started = figures.committed - figures.seconds
+        # Periods follow each other without gap or overlap, so that what is summed over them counts once.
+        begin = started if self._before is None else self._before
+        self._before = figures.committed
+        slots = self._slots()
+        observation = Observation(
+            figures.committed - self._began,
+            max(figures.committed - begin, 1e-6),
+            (self._panes(figures, slots), self._windows(figures, slots)),
+            latency=Latency(mean=figures.window_latency),
+            slots=slots,
+            extra={
+                Metric.DROPPED_SHARE.value: figures.dropped_share,
+                Metric.OVERHEAD_TIME.value: max(figures.seconds - figures.working, 0.0),
+                "batch": figures.totals.windows,
+                "rows": figures.rows,
+                "batch_seconds": figures.seconds,
+                "rows_held": figures.rows_held,
+                "live_rows": figures.live_rows,
+                "windows": figures.windows,
+                "answer_rows": figures.answer_rows,
+                "slack": figures.slack,
+                "event_lag": figures.event_lag,
+            },
+        )
+        worked = (figures.pane_workers, figures.window_workers)
+        return BatchReport(observation, current=worked == self._program.workers)
+
+    def apply(self, decision: Decision) -> Applied:
+        """Change the numbers of workers from the next micro-batch on."""
+        wanted = dict(zip((PANES, WINDOWS), self._program.workers, strict=True))
+        made: list[Change] = []
+        refused: list[tuple[Change, str]] = []
+        for change in decision.changes:
+            if change.knob is Knob.WORKERS and change.where in wanted and change.number >= 1:
+                wanted[change.where] = int(change.number)
+                made.append(change)
+            else:
+                refused.append((change, "a preference query has pane and window workers only"))
+        if made:
+            self._program.target = (wanted[PANES], wanted[WINDOWS])
+        return Applied(tuple(made), refused=tuple(refused))
+
+    def _panes(self, figures: QueryFigures, slots: float) -> StageObservation:
+        return StageObservation(
+            PANES,
+            self._workers(0, figures.pane_workers, slots),
+            arrival_rate=figures.arrival_rate,
+            busy_time=sum(figures.pane_busy),
+            tuples_in=figures.rows,
+            tuples_out=figures.open_rows,
+            latency=Latency(mean=figures.pane_latency),
+            utilisation=figures.utilisation_panes,
+            worker_utilisation=_shares(figures.pane_busy, figures),
+            splitting=figures.splitting,
+            downstream=(WINDOWS,),
+            last_change=self._last_change(figures),
+            extra={
+                Metric.FILTER_RATIO.value: figures.filter_ratio,
+                Metric.LOAD_BALANCE.value: figures.load_balance,
+                Metric.CLOSING_LAG.value: figures.closing_lag,
+            },
+        )
+
+    def _windows(self, figures: QueryFigures, slots: float) -> StageObservation:
+        return StageObservation(
+            WINDOWS,
+            self._workers(1, figures.window_workers, slots),
+            busy_time=sum(figures.window_busy),
+            tuples_out=figures.results,
+            latency=Latency(mean=figures.window_latency),
+            utilisation=figures.utilisation_windows,
+            worker_utilisation=_shares(figures.window_busy, figures),
+            last_change=self._last_change(figures),
+        )
+
+    def _workers(self, stage: int, worked: int, slots: float) -> Capacity:
+        planned = self._program.workers[stage]
+        return Capacity(planned, planned, worked, max(slots, 1.0))
+
+    def _last_change(self, figures: QueryFigures) -> LastChange:
+        if self._changed is None:
+            return LastChange()
+        at, held_up = self._changed
+        return LastChange(age=figures.committed - at, pause=held_up)
+
+
+def _shares(busy: tuple[float, ...], figures: QueryFigures) -> tuple[float, ...]:
+    period = max(figures.trigger or figures.seconds, 1e-6)
+    return tuple(min(seconds / period, 1.0) for seconds in busy)
