@@ -5,9 +5,11 @@ from penstock.policies import DynamicAllocation
 
 
 def seen(time, executors=1, batch=0.5, busy=None):
-    extra = {} if batch is None else {"batch_duration": batch}
     stage = StageObservation(
-        "query", Capacity.steady(executors), busy_time=0.0 if batch is None else batch, extra=extra
+        "query",
+        Capacity.steady(executors),
+        busy_time=0.0 if batch is None else batch,
+        batch_duration=float("nan") if batch is None else batch,
     )
     return Observation(time, 5.0, (stage,), executors=Capacity.steady(executors, 64))
 

@@ -129,5 +129,5 @@ class ChainPlant:
             level=0.0,  # all of them work side by side
             trigger=self._trigger,
             overhead_time=self._overhead,
-            extra={"batch_duration": batches[-1].duration if batches else nan},
+            batch_duration=batches[-1].duration if batches else nan,
         )

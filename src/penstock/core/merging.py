@@ -86,6 +86,7 @@ def _stage(a: StageObservation, b: StageObservation, time: _Mean) -> StageObserv
         keys=_keys(a.keys, b.keys, taken),
         visits=taken(a.visits, b.visits),
         overhead_time=_latest(a.overhead_time, b.overhead_time),
+        batch_duration=_latest(a.batch_duration, b.batch_duration),
         fixed_time=_latest(a.fixed_time, b.fixed_time),
         congestion=time(a.congestion, b.congestion),
         extra={**a.extra, **_known(b.extra)},

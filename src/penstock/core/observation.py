@@ -107,6 +107,7 @@ class StageObservation:
     level: float = nan  # place among the stages that work on a batch one after another, from 0
     visits: float = 1.0  # tuples of this stage for each tuple of the batch
     overhead_time: float = nan
+    batch_duration: float = nan  # seconds that the last batch took
     fixed_time: float = nan  # the part of the overhead that is the same for any number of workers
     congestion: float = nan
     last_change: LastChange = field(default_factory=LastChange)

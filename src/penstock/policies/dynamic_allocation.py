@@ -76,7 +76,7 @@ class DynamicAllocation:
 
 def _batch_seconds(place: Place, observation: Observation) -> float:
     """How long the last batch took; 0 where none ran."""
-    told = place.stage.extra.get("batch_duration", float("nan"))
+    told = place.stage.batch_duration
     if isfinite(told):
         return told
     busy = place.stage.busy_time / max(place.capacity.observed, 1.0)

@@ -56,7 +56,7 @@ def places(observation: Observation, knob: Knob, where: str = "") -> list[Place]
     if capacity is None or not stages:
         return []
     busiest = max(stages, key=lambda s: -inf if isnan(s.utilisation) else s.utilisation)
-    slots = observation.extra.get("slots", nan)
+    slots = observation.slots
     each = slots / capacity.observed if capacity.observed > 0 and isfinite(slots) else 1.0
     return [Place("", busiest, capacity, each or 1.0)]
 

@@ -96,7 +96,7 @@ def _sample(o: Observation) -> _Sample | None:
     rows = stage.extra.get("batch_rows", o.extra.get("rows", nan))
     if isnan(rows) and batches > 0:
         rows = stage.tuples_in / batches
-    duration = stage.extra.get("batch_duration", o.extra.get("batch_seconds", nan))
+    duration = o.extra.get("batch_seconds", nan) if isnan(stage.batch_duration) else stage.batch_duration
     if isnan(duration) and batches > 0:
         duration = o.extra.get("busy", nan) * o.period / batches
     slots = max(s.workers.observed for s in o.stages) if isnan(o.slots) else o.slots

@@ -177,7 +177,7 @@ def _stage(stage: StageObservation) -> Iterator[tuple[str, dict[str, str], float
         "arrival_rate": stage.arrival_rate,
         "backlog_rows": stage.backlog,
         "utilisation": stage.utilisation,
-        "batch_seconds": stage.extra.get("batch_duration", float("nan")),
+        "batch_seconds": stage.batch_duration,
         "reconfiguration_seconds": stage.last_change.pause,
     }
     for name, value in plain.items():

@@ -234,6 +234,31 @@ def test_a_policy_that_raises_is_told_once_and_recorded_every_time(spark):
     assert len([t for t in journal.texts() if "no idea" in t]) >= 3
 
 
+def test_rows_of_all_batches_are_recorded_while_a_policy_hangs(spark):
+    import threading
+
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    class Hangs(Raising):
+        def step(self, state, observation):
+            threading.Event().wait()
+
+    journal = MemoryJournal()
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    query = stream.writeStream.format("noop").trigger(processingTime="300 milliseconds").start()
+    try:
+        with penstock.attach(
+            query, Hangs(), executors=None, period=0.2, journal=journal, notify=lambda text: None
+        ) as handle:
+            seen = lambda: [o.stages[0].tuples_in for o in journal.tables().replay() if o.stages]  # noqa: E731
+            assert eventually(lambda: sum(n > 0 for n in seen()) >= 3, 60)
+            assert handle.steps == 0
+            assert query.isActive
+    finally:
+        query.stop()
+
+
 def test_it_follows_a_query_through_a_restart_and_ends_with_it(spark, tmp_path):
     import penstock
     from penstock.core.journal import MemoryJournal

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.request import urlopen
@@ -134,6 +135,40 @@ def test_rescaling_while_it_runs_changes_nothing_but_the_workers(spark, tmp_path
     assert windows_of(result, "region") == brute_force(data, "region", upto=punctuation_of(run))
     tables = read(run.journal)
     assert {int(w) for w in tables.stage("panes")["workers_observed"]} > {1, 2}
+
+
+class NeverAnswers:
+    name = "NeverAnswers"
+
+    def __init__(self):
+        self.asked = threading.Event()
+
+    def start(self):
+        return None
+
+    def step(self, state, observation):
+        self.asked.set()
+        threading.Event().wait()
+
+
+def test_a_policy_that_hangs_and_a_listener_that_raises_cost_no_batch(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.spark.query.preference_query.CONTROL_PERIOD", 0.0)
+    data = stream_files(tmp_path / "in", files=5)
+    policy = NeverAnswers()
+    run = offers().start(
+        as_stream(spark, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+        policy=policy,
+    )
+    run.listen(lambda _: 1 / 0)
+    run.await_termination()
+    assert policy.asked.is_set()
+    assert windows_of(pq.read_table(tmp_path / "out")) == brute_force(data, upto=punctuation_of(run))
+    tables = read(run.journal)
+    assert list(tables.stage("panes")["tuples_in"]) == [400.0] * 5
+    assert any("ZeroDivisionError" in text for text in tables.warnings["text"])
 
 
 def test_a_query_goes_on_where_it_stopped(spark, tmp_path):

@@ -195,11 +195,11 @@ class SparkLike(VirtualPlant):
             shedding=self._shedding,
             trigger=self.costs.trigger,
             overhead_time=self.costs.overhead,
+            batch_duration=batches[-1].end - batches[-1].start if batches else nan,
             last_change=self.last_change(""),
             extra={
                 "shed": float(shed),
                 "batches": float(len(batches)),
-                "batch_duration": batches[-1].end - batches[-1].start if batches else nan,
                 "batch_rows": float(batches[-1].rows) if batches else nan,
             },
         )

@@ -220,10 +220,10 @@ class AttachedPlant:
             congestion=max(0.0, 1 - 1 / load) if load > 0 else load,
             overhead_time=memory.work.overhead(slots),
             fixed_time=memory.work.fixed,
+            batch_duration=last.duration if last is not None else nan,
             last_change=LastChange(now - self._changed_at, self._arrived_after),
             extra={
                 "batches": float(len(batches)),
-                "batch_duration": last.duration if last is not None else nan,
                 "state_size": last.state_bytes if last is not None else nan,
             },
         )
