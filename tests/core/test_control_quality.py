@@ -1,4 +1,8 @@
+from math import isnan
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.core import Capacity, Change, Knob, Metric, Observation, StageObservation
 from penstock.core.control_quality import figures
@@ -43,7 +47,7 @@ def test_throughput_is_violated_from_below():
 
 def test_an_empty_journal_has_figures():
     got = figures(MemoryJournal().tables(), target=1.0)
-    assert (got.reconfigurations, got.violations, got.resource_seconds) == (0, 0, 0)
+    assert (got.reconfigurations, got.violations, got.resource_seconds) == (0, None, 0)
 
 
 def test_frequency_counts_in_tenths_of_a_gigahertz():
@@ -60,3 +64,68 @@ def test_a_new_routing_alone_is_a_rebalance_and_shedding_is_neither():
     journal.reconfiguration(3.0, Applied((Change(Knob.SHEDDING, "op", 0.5),)))
     got = figures(journal.tables())
     assert (got.reconfigurations, got.rebalances) == (1, 1)
+
+
+def changed(journal, time, source, **workers):
+    changes = tuple(Change(Knob.WORKERS, where, n) for where, n in workers.items())
+    journal.reconfiguration(time, Applied(changes), dict.fromkeys(changes, 1), source)
+
+
+def test_a_change_that_was_decided_and_took_effect_counts_once():
+    journal = MemoryJournal()
+    for start in (0.0, 10.0, 20.0):
+        changed(journal, start + 1.0, "policy", op=2 + start)
+        changed(journal, start + 2.5, "took effect", op=2 + start)
+    got = figures(journal.tables())
+    assert got.reconfigurations == 3
+    assert got.settling_time == 0
+
+
+def test_decisions_that_one_batch_brings_are_one_change_and_those_by_hand_count_too():
+    journal = MemoryJournal()
+    changed(journal, 1.0, "policy", op=2)
+    changed(journal, 2.0, "policy", op=3)
+    changed(journal, 3.0, "took effect", op=3)
+    changed(journal, 9.0, "took effect", op=4)  # nobody decided it
+    changed(journal, 11.0, "policy", op=5)  # its batch never came
+    assert figures(journal.tables()).reconfigurations == 3
+
+
+def test_time_that_two_observations_cover_counts_once():
+    """A first batch of a minute, reported 21.7 s after another had covered the time before."""
+    journal = MemoryJournal()
+    stage = StageObservation("op", Capacity.steady(2))
+    for time, period in ((42.6, 42.6), (64.3, 64.3), (65.3, 1.0)):
+        journal.observation(Observation(time, period, (stage,)))
+    got = figures(journal.tables())
+    assert got.duration == pytest.approx(65.3)
+    assert got.resource_seconds == pytest.approx(2 * 65.3)
+    assert got.mean_resources == pytest.approx(2)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 50), st.floats(0.01, 100), st.integers(1, 8)), min_size=1, max_size=12))
+def test_core_seconds_never_exceed_the_most_workers_times_the_duration(steps):
+    journal, now = MemoryJournal(), 0.0
+    for pause, period, workers in steps:
+        now += pause
+        journal.observation(Observation(now, period, (StageObservation("op", Capacity.steady(workers)),)))
+    got = figures(journal.tables())
+    most = max(workers for _, _, workers in steps)
+    assert got.resource_seconds <= most * got.duration * (1 + 1e-9)
+    assert got.duration <= now + max(period for _, period, _ in steps) + 1e-6
+
+
+def test_a_second_run_in_the_same_journal_counts_by_its_own_clock():
+    journal = MemoryJournal()
+    stage = StageObservation("op", Capacity.steady(2))
+    for time in (1.0, 2.0, 1.0, 2.0):
+        journal.observation(Observation(time, 1.0, (stage,)))
+    assert figures(journal.tables()).resource_seconds == 8
+
+
+def test_where_nothing_was_measured_there_is_no_share_of_violations():
+    unknown = float("nan")
+    assert figures(journal_of([1], [unknown]), target=0.5).violations is None
+    assert isnan(figures(journal_of([1, 1], [unknown, unknown]), target=0.5).violation_share)
+    assert isnan(figures(journal_of([1, 1], [0.1, 0.9])).violation_share)
+    assert figures(journal_of([1, 1, 1], [0.1, 0.9, unknown]), target=0.5).violation_share == 0.5

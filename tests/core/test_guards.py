@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from penstock.core import Bound, Capacity, Change, Decision, Guards, Knob, Observation, StageObservation
 from penstock.core.errors import PenstockError
 from penstock.core.guards import GuardState, check, register
+from penstock.core.observation import KeyLoad
 
 
 def at(time=0.0, planned=4, observed=None, backlog=0.0, rate=100.0, limit=float("inf")):
@@ -135,3 +136,57 @@ def test_whatever_is_wanted_what_passes_is_allowed(
     assert time - last >= 60
     assert not (count > planned and planned > observed)
     assert not (count < planned and backlog > 200)
+
+
+def keyed(planned=4, backlog=0.0, **capacity):
+    stage = StageObservation(
+        "op",
+        Capacity.steady(planned, **capacity),
+        arrival_rate=100.0,
+        backlog=backlog,
+        keys=KeyLoad((0.5, 0.5), routing=(0, 3)),
+        frequency=Capacity.steady(1.0),
+    )
+    other = StageObservation("other", Capacity.steady(1))
+    return Observation(0.0, 1.0, (stage, other))
+
+
+def left(guards, observation, *changes):
+    _, verdict = check(guards, GuardState(), observation, Decision(changes, "wanted"))
+    return {(c.knob, c.where): c.value for c in verdict.decision.changes}, verdict.notes
+
+
+TWO = (Change(Knob.WORKERS, "op", 2), Change(Knob.ROUTING, "op", (0, 1)))
+
+
+def test_a_routing_that_came_with_a_refused_change_of_workers_is_not_applied():
+    made, notes = left(Guards(), keyed(backlog=10_000.0), *TWO)
+    assert made == {}
+    assert "op routing (0, 1) dropped: it came with op workers 2" in notes
+    assert left(Guards(), keyed(), *TWO)[0] == {(c.knob, c.where): c.value for c in TWO}
+
+
+def test_other_places_go_on_where_one_is_held_back():
+    growth = Change(Knob.WORKERS, "other", 3)
+    assert left(Guards(), keyed(backlog=10_000.0), *TWO, growth)[0] == {(Knob.WORKERS, "other"): 3}
+
+
+def test_what_was_meant_for_more_workers_than_are_left_is_not_applied():
+    eight = (
+        Change(Knob.WORKERS, "op", 8),
+        Change(Knob.ROUTING, "op", (0, 7)),
+        Change(Knob.FREQUENCY, "op", 0.5),
+    )
+    assert left(Guards(), keyed(limit=5), *eight)[0] == {(Knob.WORKERS, "op"): 5}
+    assert left(Guards(total_workers=7), keyed(), *eight)[0] == {(Knob.WORKERS, "op"): 6}
+    assert len(left(Guards(), keyed(), *eight)[0]) == 3
+
+
+def test_a_routing_stands_where_the_workers_are_already_there():
+    changes = (Change(Knob.WORKERS, "op", 4), Change(Knob.ROUTING, "op", (1, 2)))
+    assert left(Guards(), keyed(backlog=10_000.0), *changes)[0] == {(Knob.ROUTING, "op"): (1, 2)}
+
+
+def test_shedding_works_whatever_becomes_of_the_workers():
+    changes = (Change(Knob.WORKERS, "op", 2), Change(Knob.SHEDDING, "op", 0.5))
+    assert left(Guards(), keyed(backlog=10_000.0), *changes)[0] == {(Knob.SHEDDING, "op"): 0.5}

@@ -1,20 +1,21 @@
 """SASO figures of a run, from its journal alone (MPC 2.3, 5.3).
 
 - *Stability*: how many reconfigurations, and how many a minute. Routings of keys that changed alone are counted apart,
-  as rebalances; shedding is neither.
-- *Accuracy*: observations in which the target metric was missed, and their share.
+  as rebalances; shedding is neither. A change that was decided and later took effect counts once, when it took effect.
+- *Accuracy*: observations in which the target metric was missed, and their share among those that could be judged;
+  unknown where there is no target or nothing was measured.
 - *Settling*: amplitude = mean Euclidean distance between the configurations before and after a reconfiguration
   (frequency counted in steps of 0.1 GHz, CPU share in steps of 0.1); settling time = mean length of the bursts
   of reconfigurations, where changes less than ``gap`` seconds apart belong to one burst.
 - *Overshoot*: mean share by which the resources in use exceeded the least amount that would have kept the
   utilisation at or below ``enough``, over observations that know their utilisation.
 - *Resource-seconds*: workers (times CPU share where it is known, times executors where only they are known)
-  integrated over time.
+  integrated over time; where the periods of two observations overlap, that time counts once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, isnan, nan
+from math import ceil, inf, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class ControlQuality:
     reconfigurations: int
     reconfigurations_per_minute: float
     rebalances: int
-    violations: int
+    violations: int | None  # None where nothing could be judged
     violation_share: float
     amplitude: float
     settling_time: float
@@ -55,33 +56,49 @@ def figures(
     where: str = "",
     gap: float = 5.0,
     enough: float = 1.0,
+    unanswered: Sequence[bool] = (),
 ) -> ControlQuality:
-    """SASO figures of a journal; a violation is a metric beyond the target (below it where more is better)."""
+    """SASO figures of a journal; a violation is a metric beyond the target (below it where more is better).
+
+    ``unanswered`` names the observations, one entry each, that count as a violation where they have no figure.
+    """
     tables = journal if isinstance(journal, Tables) else read(journal)
     seen = list(tables.replay())
-    times = np.array([o.time for o in seen])
-    periods = np.array([o.period for o in seen])
     values = np.array([o.measure(metric, where) for o in seen])
     used = np.array([resources(o) for o in seen])
-    late = _violated(values, metric, target)
-    changes = _times(tables)
-    duration = float(times[-1] - times[0] + periods[0]) if len(seen) else 0.0
-    spent = float(np.nansum(used * periods)) if len(seen) else 0.0
+    late, judged = _violated(values, metric, target, np.array(unanswered, dtype=bool))
+    made = _made(tables)
+    changes = _times(made)
+    covered = spans(seen)
+    duration, spent = float(_elapsed(seen).sum()), float(np.nansum(used * covered))
     return ControlQuality(
         duration=duration,
         observations=len(seen),
         reconfigurations=len(changes),
         reconfigurations_per_minute=60 * len(changes) / duration if duration > 0 else 0.0,
-        rebalances=len(set(_times(tables, ("routing",))) - set(changes)),
-        violations=int(late.sum()),
-        violation_share=float(late.mean()) if len(seen) else 0.0,
-        amplitude=_amplitude(tables),
+        rebalances=len(set(_times(made, ("routing",))) - set(changes)),
+        violations=int(late.sum()) if judged.any() else None,
+        violation_share=float(late.sum() / judged.sum()) if judged.any() else nan,
+        amplitude=_amplitude(made),
         settling_time=_settling(changes, gap),
         overshoot=_mean(_overshoots(seen, enough)),
         resource_seconds=spent,
-        mean_resources=spent / float(periods.sum()) if len(seen) and periods.sum() > 0 else 0.0,
+        mean_resources=spent / float(covered.sum()) if covered.sum() > 0 else 0.0,
         latency_mean=_weighted(seen, Metric.LATENCY_MEAN),
         latency_p95=_upper(seen),
+    )
+
+
+def spans(seen: Sequence[Observation]) -> NDArray[np.float64]:
+    """Seconds that each observation adds to those before it: its period, less what another has covered already."""
+    return np.array([min(gone, o.period) for gone, o in zip(_elapsed(seen), seen, strict=True)])
+
+
+def _elapsed(seen: Sequence[Observation]) -> NDArray[np.float64]:
+    """Seconds from each observation to the next; a clock that went back is that of another run in the same journal."""
+    times = np.array([inf, *(o.time for o in seen)])
+    return np.array(
+        [o.period if o.time < last else o.time - last for o, last in zip(seen, times[:-1], strict=True)]
     )
 
 
@@ -95,28 +112,60 @@ def resources(observation: Observation) -> float:
     )
 
 
-def _violated(values: NDArray[np.float64], metric: Metric, target: float) -> NDArray[np.bool_]:
+def _violated(
+    values: NDArray[np.float64], metric: Metric, target: float, unanswered: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which observations missed the target, and which could be judged at all."""
+    none = np.zeros(len(values), dtype=bool)
     if isnan(target):
-        return np.zeros(len(values), dtype=bool)
+        return none, none
     known = ~np.isnan(values)
+    silent = ~known & (unanswered if len(unanswered) else none)
     beyond = values < target if metric.better > 0 else values > target
-    return known & beyond
+    return (known & beyond) | silent, known | silent
 
 
-def _times(tables: Tables, wanted: Iterable[str] = tuple(_UNIT)) -> list[float]:
-    """Times at which any of these knobs was changed."""
-    knobs, times = tables.changes.get("knob"), tables.changes.get("time")
-    if knobs is None or times is None:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """One change that was made."""
+
+    time: float
+    knob: str
+    where: str
+    before: float
+    after: float
+
+
+def _made(tables: Tables) -> list[_Made]:
+    """Changes by the time they took effect, or by that of their decision where the plant does not tell the effect."""
+    table = tables.changes
+    if "time" not in table:
         return []
-    return sorted({float(t) for k, t in zip(knobs, times, strict=True) if k in wanted})
+    columns = [table[c] for c in ("source", "time", "knob", "where", "before", "after")]
+    rows = [(s, _Made(float(t), *rest)) for s, t, *rest in zip(*columns, strict=True)]
+    effects = [m for source, m in rows if source == "took effect"]
+    decided = [m for source, m in rows if source != "took effect"]
+    pending = [m for m in decided if not _came(m, effects)]
+    return sorted(effects + pending, key=lambda m: m.time)
 
 
-def _amplitude(tables: Tables) -> float:
+def _came(decided: _Made, effects: list[_Made]) -> bool:
+    """Whether a decision is told of again by an effect: by a later one on the same knob and place."""
+    return any(
+        e.knob == decided.knob and e.where == decided.where and e.time >= decided.time for e in effects
+    )
+
+
+def _times(made: list[_Made], wanted: Iterable[str] = tuple(_UNIT)) -> list[float]:
+    """Times at which any of these knobs was changed."""
+    return sorted({m.time for m in made if m.knob in wanted})
+
+
+def _amplitude(made: list[_Made]) -> float:
     squares: dict[float, float] = {}
-    columns: list[Any] = [tables.changes.get(c, []) for c in ("time", "knob", "before", "after")]
-    for time, knob, before, after in zip(*columns, strict=True):
-        if knob in _UNIT and before == before and after == after:
-            squares[time] = squares.get(time, 0.0) + ((after - before) / _UNIT[knob]) ** 2
+    for m in made:
+        if m.knob in _UNIT and m.before == m.before and m.after == m.after:
+            squares[m.time] = squares.get(m.time, 0.0) + ((m.after - m.before) / _UNIT[m.knob]) ** 2
     return _mean([s**0.5 for s in squares.values()], empty=0.0)
 
 

@@ -4,6 +4,10 @@ Each guard is a small function that lets a change pass, makes it smaller, or dro
 They run in this order: rollback of the last change; changes that change nothing; bounds; the largest step;
 changes that were undone before; growth while capacity is still arriving; shrinking while a backlog is worked
 off; cooldown; changes per hour; the common limit of workers.
+
+Changes of one place stand or fall together: a routing for two workers makes no sense where the second worker was
+refused. Where one of them is dropped all are, and where an amount is cut down those that were made for the full
+amount are dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -98,16 +102,82 @@ def check(
         if undo is not None:
             return state, Verdict(undo, (), "rollback")
         notes += [note] if note else []
+    groups: dict[str, list[Change]] = {}
+    for change in decision.changes:
+        groups.setdefault(_place(observation, change), []).append(change)
     changes = []
-    for wanted in decision.changes:
-        change: Change | None = wanted
-        for guard in _GUARDS:
-            if change is not None:
-                change, note = guard(guards, state, observation, change)
-                notes += [note] if note else []
-        changes += [change] if change is not None else []
-    changes, note = _total(guards, observation, changes)
-    return state, Verdict(decision.with_changes(changes), tuple(notes + ([note] if note else [])))
+    for together in groups.values():
+        passed, said = _together(guards, state, observation, together)
+        changes += passed
+        notes += said
+    limited, note = _total(guards, observation, changes)
+    limited, said = _still_meant(decision.changes, changes, limited)
+    notes += ([note] if note else []) + said
+    return state, Verdict(decision.with_changes(limited), tuple(notes))
+
+
+def _place(observation: Observation, change: Change) -> str:
+    """Where changes belong together: a region with its pipelines, a stage, the whole application.
+
+    Shedding stands for itself: it must work at once, whatever becomes of the rest.
+    """
+    if change.knob is Knob.SHEDDING:
+        return f"shedding of {change.where}"
+    stage = next((s for s in observation.stages if s.name == change.where), None)
+    return stage.region if stage is not None and stage.region else change.where
+
+
+def _together(
+    guards: Guards, state: GuardState, observation: Observation, wanted: list[Change]
+) -> tuple[list[Change], list[str]]:
+    """What the guards leave of the changes of one place, and what they say."""
+    notes: list[str] = []
+    whole: list[Change] = []
+    cut: list[Change] = []
+    refused: Change | None = None
+    for change in wanted:
+        made, said = _guarded(guards, state, observation, change)
+        notes += said
+        if made is None and said:
+            refused = change
+        elif made is not None:
+            (whole if made == change else cut).append(made)
+    if refused is not None:
+        notes += [f"{c} dropped: it came with {refused}" for c in whole + cut]
+        return [], notes
+    if cut and whole:
+        notes += [f"{c} dropped: it was meant for more than {cut[0]}" for c in whole]
+        return cut, notes
+    return whole + cut, notes
+
+
+def _guarded(
+    guards: Guards, state: GuardState, observation: Observation, wanted: Change
+) -> tuple[Change | None, list[str]]:
+    change: Change | None = wanted
+    notes = []
+    for guard in _GUARDS:
+        if change is not None:
+            change, note = guard(guards, state, observation, change)
+            notes += [note] if note else []
+    return change, notes
+
+
+def _still_meant(
+    wanted: tuple[Change, ...], before: list[Change], limited: list[Change]
+) -> tuple[list[Change], list[str]]:
+    """Drop what was made for other numbers of workers than the common limit left."""
+    if limited == before:
+        return limited, []
+    asked = {c.where: c.value for c in wanted if c.knob is Knob.WORKERS}
+    given = {c.where: c.value for c in limited if c.knob is Knob.WORKERS}
+    gone = [
+        c
+        for c in limited
+        if c.knob is not Knob.WORKERS and c.where in asked and given.get(c.where) != asked[c.where]
+    ]
+    said = [f"{c} dropped: it was meant for {asked[c.where]:g} workers" for c in gone]
+    return [c for c in limited if c not in gone], said
 
 
 def register(

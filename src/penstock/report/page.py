@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.control_quality import ControlQuality, figures, resources
+from penstock.core.control_quality import ControlQuality, figures, resources, spans
 from penstock.core.errors import PenstockError
 from penstock.core.journal import Tables, read
 from penstock.core.metrics import Metric
@@ -60,8 +60,8 @@ def static_peak(tables: Tables) -> tuple[float, float]:
     """Core-seconds used, and what holding the largest capacity of the run all the time would have used."""
     seen = list(tables.replay())
     used = np.array([resources(o) for o in seen])
-    periods = np.array([o.period for o in seen])
-    return float((used * periods).sum()), float(used.max(initial=0.0) * periods.sum())
+    covered = spans(seen)
+    return float((used * covered).sum()), float(used.max(initial=0.0) * covered.sum())
 
 
 def _page(name: str, tables: Tables, metric: Metric, target: float, quality: ControlQuality) -> str:
@@ -73,7 +73,7 @@ def _page(name: str, tables: Tables, metric: Metric, target: float, quality: Con
         ("saved against static peak", f"{1 - used / peak:.0%}" if peak else "unknown"),
         ("reconfigurations", f"{quality.reconfigurations}"),
         ("a minute", f"{quality.reconfigurations_per_minute:.2g}"),
-        ("violations", f"{quality.violation_share:.1%}" if isfinite(target) else "no target"),
+        ("violations", _violations(quality.violation_share, target)),
         ("settling time", f"{quality.settling_time:.1f} s"),
         ("amplitude", f"{quality.amplitude:.2g}"),
         ("overshoot", f"{quality.overshoot:.0%}" if isfinite(quality.overshoot) else "unknown"),
@@ -93,6 +93,12 @@ def _page(name: str, tables: Tables, metric: Metric, target: float, quality: Con
         f"src='data:image/png;base64,{_plot(tables, metric, target)}'>"
         f"<h2>Decisions</h2>{_decisions(tables)}{_warnings(tables)}</body></html>"
     )
+
+
+def _violations(share: float, target: float) -> str:
+    if not isfinite(target):
+        return "no target"
+    return f"{share:.1%}" if isfinite(share) else "nothing measured"
 
 
 def _decisions(tables: Tables) -> str:
