@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, KeyLoad, Latency, Observation, StageObservation
+from penstock.core import Capacity, Observation, StageObservation
 from penstock.core.merging import merge, merged
+from penstock.core.observation import KeyLoad, Latency
 
 NAN = float("nan")
 

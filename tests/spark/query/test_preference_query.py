@@ -151,8 +151,7 @@ class NeverAnswers:
         threading.Event().wait()
 
 
-def test_a_policy_that_hangs_and_a_listener_that_raises_cost_no_batch(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.spark.query.preference_query.CONTROL_PERIOD", 0.0)
+def test_a_policy_that_hangs_and_a_listener_that_raises_cost_no_batch(spark, tmp_path):
     data = stream_files(tmp_path / "in", files=5)
     policy = NeverAnswers()
     run = offers().start(
@@ -161,6 +160,7 @@ def test_a_policy_that_hangs_and_a_listener_that_raises_cost_no_batch(spark, tmp
         checkpoint=tmp_path / "ck",
         available_now=True,
         policy=policy,
+        period=0.0,
     )
     run.listen(lambda _: 1 / 0)
     run.await_termination()
