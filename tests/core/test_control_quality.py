@@ -103,7 +103,9 @@ def test_time_that_two_observations_cover_counts_once():
     assert got.mean_resources == pytest.approx(2)
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 50), st.floats(0.01, 100), st.integers(1, 8)), min_size=1, max_size=12))
+@given(
+    st.lists(st.tuples(st.floats(0.0, 50), st.floats(0.01, 100), st.integers(1, 8)), min_size=1, max_size=12)
+)
 def test_core_seconds_never_exceed_the_most_workers_times_the_duration(steps):
     journal, now = MemoryJournal(), 0.0
     for pause, period, workers in steps:

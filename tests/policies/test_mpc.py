@@ -9,6 +9,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.observation import KeyLoad, Latency
 from penstock.forecast import Holt, LastValue
 from penstock.models import fit_map2
+from penstock.models.power import PowerModel
 from penstock.policies import Mpc
 from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, stage_costs
 from penstock.policies.search import exhaustive, shortest_path
@@ -75,6 +76,25 @@ def test_power_is_saved_by_a_lower_frequency():
     workers, frequency = decision.number(Knob.WORKERS, "op", 6), decision.number(Knob.FREQUENCY, "op", 2.0)
     assert frequency < 2.0
     assert 3500 * 1e-3 * 2.0 / frequency / workers <= 0.95 + 1e-9
+
+
+def test_power_counts_voltages_unless_told_otherwise():
+    """Without them a core at 2 GHz costs no more than two at 1 GHz, and nothing is ever gained by slowing down."""
+    plain = Mpc(cost="power", speeds=FREQUENCIES, switching=0.0, forecaster=LAST)
+    table = PowerModel()
+    assert plain.voltages == tuple(table.voltage(f) for f in FREQUENCIES)
+    flat = replace(plain, voltages=(1.0,) * len(FREQUENCIES))
+    seen = at(3500, workers=6, service=1e-3, frequency=Capacity.steady(2.0))
+
+    def power(policy):
+        decision = first(policy, seen)
+        n, f = decision.number(Knob.WORKERS, "op", 6), decision.number(Knob.FREQUENCY, "op", 2.0)
+        return table.power(n, f)
+
+    assert power(plain) <= power(flat)
+    with pytest.raises(PenstockError, match="voltages="):
+        Mpc(cost="power", speeds=(1.2, 3.5))
+    assert Mpc(cost="power", speeds=1.2).speeds == (1.2,)
 
 
 @pytest.mark.parametrize("objective", ["throughput", "latency"])

@@ -29,7 +29,7 @@ class Mpc:
     """At every step, the best trajectory of configurations over ``horizon`` steps; its first one is applied.
 
     objective: "throughput" (keep up: alpha x effective service time) or "latency" (alpha exp(R / target)).
-    cost: "cores" (beta n) or "power" (beta n f V^2). switching: gamma of the quadratic switching cost, 0 for none.
+    cost: "cores" (beta n) or "power" (beta n f V^2; ``voltages`` by default those of :mod:`penstock.models.power`). switching: gamma of the quadratic switching cost, 0 for none.
     With ``scale`` (seconds) the throughput cost is alpha T_S / scale, as in the paper (alpha 200, scale 1 ms);
     without it T_S counts in inter-arrival times, so that one alpha fits every rate.
 
@@ -99,6 +99,8 @@ class Mpc:
             raise PenstockError(
                 f"Mpc has the workers {self.workers}; give at least 1 and the smaller number first."
             )
+        if isinstance(self.speeds, int | float):
+            object.__setattr__(self, "speeds", (float(self.speeds),))
         if any(s <= 0 for s in self.speeds) or len(self.voltages) not in (0, len(self.speeds)):
             raise PenstockError(
                 "Mpc needs speeds above 0, and one voltage for each where voltages are given."
@@ -107,6 +109,8 @@ class Mpc:
             raise PenstockError(
                 "Mpc needs frequencies as its speeds to count power; give speeds=(1.2, ..., 2.0)."
             )
+        if self.cost == "power" and not self.voltages:
+            object.__setattr__(self, "voltages", _volts(self.speeds))
         if self.percentile is not None and (self.waiting == "kingman" or not 0 < self.percentile < 1):
             raise PenstockError(
                 "Mpc needs waiting map, microbatch or microbatch-map for a percentile between 0 and 1; Kingman gives means only."
@@ -248,3 +252,18 @@ def _seconds(value: float) -> str:
     if not isfinite(value):
         return "without bound"
     return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"
+
+
+def _volts(frequencies: tuple[float, ...]) -> tuple[float, ...]:
+    """The voltage that each frequency needs, where nobody says otherwise."""
+    from penstock.models.power import PowerModel
+
+    model = PowerModel()
+    low, high = model.frequencies[0], model.frequencies[-1]
+    outside = [f for f in frequencies if not low - 1e-9 <= f <= high + 1e-9]
+    if outside:
+        raise PenstockError(
+            f"Mpc counts power by voltages, which are known from {low} to {high} GHz and not for {outside[0]:g}; "
+            "give voltages=(...), one for each speed."
+        )
+    return tuple(model.voltage(f) for f in frequencies)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.sim.plants.operator.migration import PROTOCOLS, hand_over
 from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
@@ -136,3 +137,77 @@ def test_keys_are_handed_over_one_by_one_after_the_queue():
     available, free = hand_over(np.array([0, 0, 1]), np.array([1, 1, 1]), np.array([5.0, 0.0]), 2.0, 0.5)
     assert available.tolist() == [5.5, 6.0, -np.inf]
     assert free.tolist() == [6.0, 0.0]
+
+
+def assert_in_order(plant):
+    """Every trigger is served once, and those of a key one after another, in the order in which they came."""
+    assert np.isfinite(plant.departures).all()
+    for key in range(plant.stream.key_count):
+        mine = np.flatnonzero(plant.stream.keys == key)
+        assert (plant._starts[mine][1:] >= plant.departures[mine][:-1] - 1e-12).all(), f"key {key}"
+
+
+moves = st.lists(st.tuples(st.floats(0.0005, 0.03), st.integers(0, 10**6)), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=60, deadline=None)
+@given(
+    moves=moves, seed=st.integers(0, 10**6), buffers=st.sampled_from([1, 3, 10_000]), keys=st.integers(2, 12)
+)
+def test_tuples_of_a_key_are_served_in_order_however_often_it_moves(protocol, moves, seed, buffers, keys):
+    s = stream(rate=8000.0, seconds=0.15, keys=keys, seed=seed)
+    costs = OperatorCosts(
+        protocol=protocol, hand_over=4e-3, queue=20, set_aside=buffers, held_back=buffers, spread=1.0
+    )
+    p = PartitionedOperator(s, costs, workers=4, seed=seed)
+    now = 0.0
+    for pause, choice in moves:
+        now += pause
+        p.wait_until(now)
+        rng = np.random.default_rng(choice)
+        routing = tuple(rng.integers(0, 4, keys).tolist())
+        p.apply(Decision((Change(Knob.ROUTING, "operator", routing),), "a test"))
+    p.wait_until(60.0)
+    assert_in_order(p)
+
+
+def test_a_day_of_migrations_keeps_the_order_within_every_key():
+    s = stream(rate=6000.0, seconds=6.0)
+    p = PartitionedOperator(s, OperatorCosts(protocol="MP", hand_over=1e-3), workers=3)
+    for step in range(1, 100):
+        p.wait_until(step * 0.1)
+        if step < 60:
+            p.observe()
+            p.apply(workers(2 + step % 5))
+    assert_in_order(p)
+
+
+def test_the_splitter_tells_how_long_full_queues_held_it_up():
+    calm = PartitionedOperator(stream(rate=500.0), OperatorCosts(**PLAIN, queue=4), workers=1)
+    calm.wait_until(5.0)
+    assert calm.observe().stage().congestion == pytest.approx(0.0, abs=0.01)
+    rate = 4000.0  # one replica serves 2,174 a second: the splitter waits for it all the time but its own
+    full = PartitionedOperator(stream(rate=rate), OperatorCosts(**PLAIN, queue=4), workers=1)
+    full.wait_until(1.0)
+    full.observe()
+    full.wait_until(5.0)
+    seen = full.observe()
+    assert seen.measure(Metric.CONGESTION, "operator") == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_routing_that_came_with_refused_workers_is_refused_with_them():
+    p = PartitionedOperator(stream(keys=4), workers=2, limit=3)
+    p.wait_until(1.0)
+    changes = (Change(Knob.WORKERS, "operator", 9), Change(Knob.ROUTING, "operator", (0, 0, 1, 1)))
+    before = p.routing.tolist()
+    done = p.apply(Decision(changes, "a test"))
+    assert not done.changes
+    assert [c.knob for c, _ in done.refused] == [Knob.WORKERS, Knob.ROUTING]
+    assert p.routing.tolist() == before
+
+
+@pytest.mark.parametrize("wrong", [{"set_aside": 0}, {"held_back": 0}, {"queue": 0}])
+def test_buffers_without_room_are_refused(wrong):
+    with pytest.raises(PenstockError, match="buffers of 1 or more"):
+        OperatorCosts(**wrong)

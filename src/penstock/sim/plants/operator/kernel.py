@@ -9,7 +9,9 @@ a trigger can be sent once the one ``capacity`` places before it in that queue h
 The loop stops at the first trigger that would be sent after ``until``, so that a later change of the configuration
 holds for it. Migration protocols (MPC 4.2, 5.2.2): under MP a replica sets tuples of keys whose state is not there yet
 aside and goes on; under S-BLK the splitter holds all tuples of moving keys back and gives them out when all is moved;
-R-BLK needs nothing here, its replicas are simply not free before their state is there.
+R-BLK needs nothing here, its replicas are simply not free before their state is there. Tuples of a key are served in
+their order under all of them. A replica whose buffer of tuples set aside is full waits for the next state to come, and
+a splitter whose buffer is full waits until all is moved.
 """
 
 from typing import NamedTuple
@@ -38,6 +40,7 @@ class Work(NamedTuple):
     waiting: Ints
     starts: Floats
     departures: Floats
+    passed: Ints
 
 
 class Splitter(NamedTuple):
@@ -74,9 +77,10 @@ def serve(
     starts: Floats,
     departures: Floats,
     replicas: NDArray[np.int16],
+    passed: Ints,
 ) -> int:
     """Serve triggers from ``first`` on as far as they can be sent by ``until``; the first one not sent."""
-    work = Work(keys, ticks, available, free, pending, waiting, starts, departures)
+    work = Work(keys, ticks, available, free, pending, waiting, starts, departures, passed)
     splitter = Splitter(routing, queues, places, held, clock, replicas)
     i = first
     while i < len(times):
@@ -89,6 +93,13 @@ def serve(
         if at > until:
             break
         key = keys[i]
+        if moving[key] and at < clock[MOVED] and clock[HELD] == len(held):
+            stuck = min(clock[MOVED], until)
+            clock[BLOCKED] += stuck - at
+            clock[SPLITTER] = stuck
+            if clock[MOVED] > until:
+                break
+            continue
         if moving[key] and at < clock[MOVED]:
             held[int(clock[HELD])] = i
             clock[HELD] += 1
@@ -97,15 +108,18 @@ def serve(
             continue
         r = routing[key]
         space = queues[r, places[r]]
-        if max(at, space) > until:
+        if space > until:
+            clock[BLOCKED] += until - at
+            clock[SPLITTER] = until
             break
         if space > at:
             clock[BLOCKED] += space - at
             at = space
         clock[SPLITTER] = at + split_time
         replicas[i] = r
-        now = max(at, free[r])
-        now = _resume(r, now, work, per_tick)
+        now = _catch_up(r, at, work, per_tick)
+        while available[key] > now and waiting[r] == pending.shape[1]:
+            now = _catch_up(r, _earliest(r, work), work, per_tick)
         if available[key] > now:
             pending[r, waiting[r]] = i
             waiting[r] += 1
@@ -119,45 +133,52 @@ def serve(
         places[r] = (places[r] + 1) % queues.shape[1]
         i += 1
     for r in range(len(free)):
-        if waiting[r] > 0:
-            _flush(r, until, work, per_tick)
+        _catch_up(r, until, work, per_tick)
     if clock[HELD] > 0 and max(clock[MOVED], clock[SPLITTER]) <= until:
         _give_out(work, splitter, give_time, per_tick)
     return i
 
 
 @jit
-def _resume(r: int, now: float, work: Work, per_tick: float) -> float:
-    """Serve the tuples set aside whose state has come; when the replica is free then."""
+def _earliest(r: int, work: Work) -> float:
+    """When the state of any of the tuples set aside comes."""
+    earliest = np.inf
+    for p in range(work.waiting[r]):
+        earliest = min(earliest, work.available[work.keys[work.pending[r, p]]])
+    return float(earliest)
+
+
+@jit
+def _catch_up(r: int, upto: float, work: Work, per_tick: float) -> float:
+    """Serve what was set aside and can begin by ``upto``, or while the replica is busy; when it is free from then on."""
+    while work.waiting[r] > 0:
+        earliest = _earliest(r, work)
+        if earliest > max(upto, work.free[r]):
+            break
+        _resume(r, max(earliest, work.free[r]), work, per_tick)
+    return float(max(upto, work.free[r]))
+
+
+@jit
+def _resume(r: int, now: float, work: Work, per_tick: float) -> None:
+    """Serve the tuples set aside whose state has come; of a key whose first one must wait on, all do."""
     kept = 0
+    # The last entry counts the passes: a key that is marked with this pass was passed over in it.
+    work.passed[-1] += 1
+    this = work.passed[-1]
     for p in range(work.waiting[r]):
         i = work.pending[r, p]
-        if work.available[work.keys[i]] <= now:
+        key = work.keys[i]
+        if work.available[key] <= now and work.passed[key] != this:
             work.starts[i] = now
             now += work.ticks[i] * per_tick
             work.departures[i] = now
         else:
+            work.passed[key] = this
             work.pending[r, kept] = i
             kept += 1
-    if kept < work.waiting[r]:
-        work.free[r] = now
+    work.free[r] = now
     work.waiting[r] = kept
-    return now
-
-
-@jit
-def _flush(r: int, until: float, work: Work, per_tick: float) -> None:
-    """At the end of a stretch: tuples whose state has come by then need not wait for another tuple to arrive."""
-    for _ in range(work.waiting[r]):
-        earliest = np.inf
-        for p in range(work.waiting[r]):
-            earliest = min(earliest, work.available[work.keys[work.pending[r, p]]])
-        now = max(earliest, work.free[r])
-        if now > until:
-            return
-        _resume(r, now, work, per_tick)
-        if work.waiting[r] == 0:
-            return
 
 
 @jit

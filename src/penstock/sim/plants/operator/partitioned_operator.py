@@ -1,6 +1,6 @@
 """The plant: a partitioned-stateful operator on cores of one frequency (MPC 2.1, 4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan
 
 import numpy as np
@@ -38,6 +38,8 @@ class OperatorCosts:
     hand_over: float = 30e-6  # seconds to give one key's state away
     give_time: float = 10e-6  # seconds of the splitter to give one held trigger out (S-BLK)
     state_bytes: float = 64e3  # state of a key
+    set_aside: int = 20_000  # triggers that a replica can set aside while their state is on its way (MP)
+    held_back: int = 200_000  # triggers that the splitter can hold back while state moves (S-BLK)
     protocol: Protocol = "MP"
     frequencies: tuple[float, ...] = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 
@@ -46,9 +48,9 @@ class OperatorCosts:
             raise PenstockError(
                 f"There is no migration protocol '{self.protocol}'; choose {', '.join(PROTOCOLS)}."
             )
-        if self.ticks <= 0 or self.queue < 1 or not self.frequencies:
+        if self.ticks <= 0 or min(self.queue, self.set_aside, self.held_back) < 1 or not self.frequencies:
             raise PenstockError(
-                "An operator needs a cost above 0, a queue of 1 or more and at least one frequency."
+                "An operator needs a cost above 0, buffers of 1 or more and at least one frequency."
             )
 
 
@@ -89,10 +91,12 @@ class PartitionedOperator(VirtualPlant):
         self._free = np.zeros(limit)
         self._queues = np.full((limit, self.costs.queue), -inf)
         self._places = np.zeros(limit, dtype=np.int64)
-        self._pending = np.zeros((limit, 20_000), dtype=np.int64)
+        self._pending = np.zeros((limit, self.costs.set_aside), dtype=np.int64)
         self._waiting = np.zeros(limit, dtype=np.int64)
-        self._held = np.zeros(200_000, dtype=np.int64)
+        self._passed = np.zeros(stream.key_count + 1, dtype=np.int64)
+        self._held = np.zeros(self.costs.held_back, dtype=np.int64)
         self._clock = np.zeros(4)
+        self._blocked = 0.0
         self._sent = self._first_open = 0
 
     @property
@@ -108,6 +112,7 @@ class PartitionedOperator(VirtualPlant):
             self._sent, time, self.stream.times, self.stream.keys, self._own, self.routing, self._available,
             self._moving, self._free, self._queues, self._places, self._pending, self._waiting, self._held,
             self._clock, self.costs.split_time, self.costs.give_time, per_tick, self._starts, self._departures, self._replicas,
+            self._passed,
         )  # fmt: skip
 
     # ---- changes
@@ -121,11 +126,11 @@ class PartitionedOperator(VirtualPlant):
         together = [c for c in decision.changes if (c.knob, c.where) != (Knob.WORKERS, self.STAGE)]
         change = next(c for c in decision.changes if (c.knob, c.where) == (Knob.WORKERS, self.STAGE))
         problem = self._problem(change)
-        if problem:
-            done = super().apply(decision.with_changes(together))
-            return Applied(
-                done.changes, done.pause, done.delayed, done.moved, (*done.refused, (change, problem))
-            )
+        if problem:  # and then the routing was made for other workers
+            others = [c for c in together if c.knob is not Knob.ROUTING]
+            lost = [(c, f"it came with {change}") for c in together if c.knob is Knob.ROUTING]
+            done = super().apply(decision.with_changes(others))
+            return replace(done, refused=(*done.refused, (change, problem), *lost))
         self._workers.plan(change.number, self._now)
         done = super().apply(decision.with_changes(together))
         return Applied((change, *done.changes), done.pause, done.delayed, done.moved, done.refused)
@@ -158,18 +163,42 @@ class PartitionedOperator(VirtualPlant):
             return LastChange()
         available, free = hand_over(self.routing, routing, self._free, self._now, self.costs.hand_over)
         pause = max(0.0, float(available.max()) - self._now)
-        self._moving[:] = False
         if self.costs.protocol == "R-BLK":
             for replica in np.unique(routing[moved]):
                 free[replica] = max(free[replica], float(available[moved][routing[moved] == replica].max()))
         elif self.costs.protocol == "S-BLK":
-            self._moving[moved] = True
-            self._clock[kernel.MOVED] = float(available.max())
+            self._hold_back(moved, float(available.max()))
         else:
-            self._available = available
+            self._set_aside(moved, available, routing)
         self._free, self.routing = free, routing
         delayed = pause * self.stream.rate * float(self._loads[moved].sum() / self._loads.sum())
         return LastChange(0.0, pause, delayed, len(moved) * self.costs.state_bytes)
+
+    def _hold_back(self, moved: NDArray[np.int64], available: float) -> None:
+        """S-BLK: tuples of these keys wait at the splitter; so do those of keys that still wait for an earlier change."""
+        before = float(self._clock[kernel.MOVED])
+        if before <= self._now and not self._clock[kernel.HELD]:
+            self._moving[:] = False
+        else:
+            available = max(available, before + self.costs.hand_over)
+        self._moving[moved] = True
+        self._clock[kernel.MOVED] = available
+
+    def _set_aside(self, moved: NDArray[np.int64], available: Floats, routing: NDArray[np.int64]) -> None:
+        """MP: tuples wait at the new replica; state that is still on its way from an earlier change goes on from there."""
+        late = self._available[moved] > self._now
+        onward = np.where(late, self._available[moved] + self.costs.hand_over, -inf)
+        self._available[moved] = np.maximum(available[moved], onward)
+        aside = [self._pending[r, :n].copy() for r, n in enumerate(self._waiting)]
+        everyone = np.sort(np.concatenate(aside))
+        owners = routing[self.stream.keys[everyone]]
+        self._waiting[:] = np.bincount(owners, minlength=len(self._waiting))
+        missing = int(self._waiting.max()) - self._pending.shape[1]
+        if missing > 0:  # several replicas' buffers come together in one
+            self._pending = np.pad(self._pending, ((0, 0), (0, missing)))
+        for r in np.flatnonzero(self._waiting):
+            self._pending[r, : self._waiting[r]] = everyone[owners == r]
+        self._replicas[everyone] = owners
 
     # ---- observation
 
@@ -236,9 +265,16 @@ class PartitionedOperator(VirtualPlant):
                 tuple(self.routing.tolist()),
             ),
             frequency=self._frequency.capacity(),
+            congestion=self._congestion(period),
             last_change=self.last_change(self.STAGE),
             extra={Metric.LOAD_BALANCE.value: _balance(scheduled)},
         )
+
+    def _congestion(self, period: float) -> float:
+        """Share of the period in which the splitter waited for a place in a queue."""
+        total = float(self._clock[kernel.BLOCKED])
+        blocked, self._blocked = total - self._blocked, total
+        return min(1.0, blocked / period)
 
     def _busy(self, done: NDArray[np.int64], start: float) -> Floats:
         """Seconds each replica worked in the period: whole services, and the parts of those that reach across its ends."""
