@@ -16,6 +16,9 @@ settings.register_profile(
 )
 settings.load_profile("penstock")
 
+# Drivers of tests live for seconds: the optimising compiler and a parallel collector cost more than they give.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one session or one cluster run in one process, first of all; of the others, those of one file do."""

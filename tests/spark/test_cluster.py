@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.processes import started_at, tree
 from penstock.spark.cluster import LocalCluster
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +28,7 @@ SCALE = """
         executors = Executors(spark)
         counts = []
         for count in (1, 3, 2):
-            reach(executors, count, 60)
+            reach(executors, count, 600)
             total = spark.sparkContext.parallelize(range(1000), 8).map(lambda x: x * 2).sum()
             counts.append([executors.planned, executors.requested, executors.observed, total])
         print(json.dumps({"counts": counts, "pids": sorted(local_pids(spark.sparkContext.applicationId).values())}))
@@ -39,21 +39,14 @@ def alive(pids):
     return [pid for pid in pids if started_at(pid) is not None]
 
 
-def eventually(condition, seconds=20.0):
-    give_up = time.monotonic() + seconds
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return condition()
-
-
 def test_executors_are_added_and_removed_and_none_is_left(drive):
     child = drive(SCALE)
-    out, err = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err
     told = json.loads(out.splitlines()[-1])
     assert told["counts"] == [[1, 1, 1, 999000], [3, 3, 3, 999000], [2, 2, 2, 999000]]
     assert len(told["pids"]) >= 2
-    assert eventually(lambda: not alive(told["pids"]))
+    until(lambda: not alive(told["pids"]), "the end of every executor")
 
 
 def test_stopping_ends_every_process_and_removes_the_folder():
@@ -74,7 +67,7 @@ def test_a_cluster_ends_with_its_owner_even_if_that_is_killed():
         from penstock.spark.cluster import LocalCluster
         with LocalCluster(workers=1) as cluster:
             print("up", flush=True)
-            time.sleep(120)
+            time.sleep(900)
     """
     owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "up\n"
@@ -82,7 +75,7 @@ def test_a_cluster_ends_with_its_owner_even_if_that_is_killed():
     assert len(family) >= 3
     owner.kill()
     owner.wait()
-    assert eventually(lambda: not alive(family))
+    until(lambda: not alive(family), "the end of every process")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import penstock.spark
 from penstock.core.errors import PenstockError
 from penstock.spark.java import find_java
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.spark
 
@@ -68,7 +68,7 @@ def test_no_process_stays_behind(number):
         "import time, penstock.spark as s\n"
         "with s.running(s.session('local[1]')) as spark:\n"
         "    print(spark.range(3).mapInArrow(lambda b: b, 'id long').count(), flush=True)\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(900)\n"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -76,21 +76,25 @@ def test_no_process_stays_behind(number):
     assert child.stdout.readline().strip() == "3"
     assert len(group(child.pid)) > 1
     os.kill(child.pid, number)
-    child.wait(30)
-    end = time.monotonic() + 30
-    while group(child.pid) and time.monotonic() < end:
-        time.sleep(0.2)
-    assert group(child.pid) == []
+    child.wait(PATIENCE)
+    until(lambda: not group(child.pid), "the end of every process")
 
 
 @pytest.mark.kill
 def test_ctrl_c_in_the_midst_of_a_call_into_java_leaves_no_trace_on_the_terminal():
     code = (
+        "import sys, threading, time, traceback\n"
         "import penstock.spark as s\n"
-        "with s.running(s.session('local[1]')) as spark:\n"
+        "def tell():\n"
+        "    main = threading.main_thread().ident\n"
+        "    while 'send_command' not in [f.name for f in traceback.extract_stack(sys._current_frames()[main])]:\n"
+        "        time.sleep(0.01)\n"
         "    print('ready', flush=True)\n"
+        "with s.running(s.session('local[1]')) as spark:\n"
+        "    sleep = spark.sparkContext._jvm.java.lang.Thread.sleep\n"
+        "    threading.Thread(target=tell, daemon=True).start()\n"
         "    try:\n"
-        "        spark.sparkContext._jvm.java.lang.Thread.sleep(60000)\n"
+        "        sleep(900000)\n"
         "    except KeyboardInterrupt:\n"
         "        print('ended', flush=True)\n"
     )
@@ -98,9 +102,8 @@ def test_ctrl_c_in_the_midst_of_a_call_into_java_leaves_no_trace_on_the_terminal
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert child.stdout.readline().strip() == "ready"
-    time.sleep(0.5)
     child.send_signal(signal.SIGINT)
-    told, errors = child.communicate(timeout=60)
+    told, errors = child.communicate(timeout=PATIENCE)
     assert told.strip() == "ended"
     assert "Traceback" not in errors
 

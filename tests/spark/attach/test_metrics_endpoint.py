@@ -14,6 +14,7 @@ from penstock.core.guards import Bound, Guards
 from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.spark.metrics_endpoint import MetricsEndpoint, outcome
+from waiting import PATIENCE
 
 LINE = re.compile(r'^penstock_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [-+0-9.e]+$')
 
@@ -42,7 +43,7 @@ def endpoint():
 
 
 def read(endpoint, path="/metrics"):
-    with urllib.request.urlopen(f"http://{endpoint.address}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{endpoint.address}{path}", timeout=PATIENCE) as answer:
         return answer.read().decode()
 
 

@@ -24,6 +24,7 @@ from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.sources.demo_sources import played
 from penstock.testing.flow_run import start_in_process
+from waiting import until
 
 ABILITY = cpu_share.probe()
 # Control groups need rights that not every machine gives; here everything is about the real kernel, and penstock doctor tells how to allow it.
@@ -36,8 +37,8 @@ TOLD = {"key": "int64", "where": str, "pid": "int64"}
 
 def spin(seconds):
     """Use up CPU time, however long that takes."""
-    until = time.process_time() + seconds
-    while time.process_time() < until:
+    enough = time.process_time() + seconds
+    while time.process_time() < enough:
         pass
 
 
@@ -175,9 +176,11 @@ def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_p
         spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", trigger="1 second",
         policy=policy, guards=Guards(), period=0.0, cpu={}, journal=journal,
     )  # fmt: skip
-    until = time.monotonic() + 60
-    while time.monotonic() < until and any(run._flow.cpu.share(n) != 0.4 for n in ("limited", "unlimited")):
-        time.sleep(0.1)
+    until(
+        lambda: all(run._flow.cpu.share(n) == 0.4 for n in ("limited", "unlimited")),
+        "the least share for both",
+        unless=lambda: not run.is_active,
+    )
     seen = run.controller.plant.observe()
     quotas = run._flow.cpu._cpu.shares
     run.stop()
@@ -210,8 +213,9 @@ def test_the_cost_of_cold_batches_is_forgotten(tmp_path):
     run.listen(profiles.append)
     run.feed({"rows": pa.table({"key": np.arange(8)})})
     warm = profiles[0]
-    for seconds in (9.0, 9.0, warm.seconds, warm.seconds):
+    cold = 9.0 + warm.seconds
+    for seconds in (cold, cold, warm.seconds, warm.seconds):
         plant.put(replace(warm, seconds=seconds))
     stage = plant.observe().stage("limited/0")
-    assert stage.overhead_time < 1.0
+    assert stage.overhead_time <= warm.seconds
     run.finish()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.apps import wordcount
+from waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kill]
 
@@ -39,8 +39,8 @@ def test_killing_an_executor_changes_nothing(drive, cluster, tmp_path):
         pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
     child = drive(DRIVER, tmp_path)
     assert child.stdout.readline().startswith("batch")
-    os.kill(executors(cluster.pids)[0], signal.SIGKILL)
-    out, err = child.communicate(timeout=150)
+    os.kill(until(lambda: executors(cluster.pids), "an executor")[0], signal.SIGKILL)
+    out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err[-2000:]
     assert out.count("batch") == 2
     files = sorted((tmp_path / "out" / "counts").glob("*.parquet"))
@@ -51,20 +51,15 @@ def test_killing_an_executor_changes_nothing(drive, cluster, tmp_path):
 
 def executors(roots):
     """Processes of executors below the cluster's own."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                command = (entry / "cmdline").read_bytes()
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
-            if b"CoarseGrainedExecutorBackend" in command and parent in roots:
-                found.append(int(entry.name))
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("no executor was found")
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        if b"CoarseGrainedExecutorBackend" in command and parent in roots:
+            found.append(int(entry.name))
+    return found

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from penstock.cli import app
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Organic
 from penstock.spark.sources.demo_sources import played
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.spark
 
@@ -194,15 +194,20 @@ def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_pa
         )
 
     first = start("after-commit:1")
-    assert first.wait(120) == -signal.SIGKILL
+    assert first.wait(PATIENCE) == -signal.SIGKILL
     end_group(first.pid)
     second = start()
-    assert kill_a_python_worker(second.pid)
-    code = second.wait(120)
+    until(
+        lambda: kill_a_python_worker(second.pid),
+        "a Python worker",
+        unless=lambda: second.poll() is not None,
+        every=0.02,
+    )
+    code = second.wait(PATIENCE)
     end_group(second.pid)
     if code != 0:  # Spark gave the task up; the next start goes on
         third = start()
-        assert third.wait(120) == 0
+        assert third.wait(PATIENCE) == 0
     rows = rows_of(tmp_path / "out" / "counts")
     assert last_counts(rows) == dict(wordcount.plain(listed))
     assert Counter((r["word"], r["count"]) for r in rows).most_common(1)[0][1] == 1
@@ -211,19 +216,16 @@ def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_pa
 
 def kill_a_python_worker(driver):
     """SIGKILL to one Python worker process below the driver; True if one was found."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        for pid in children_of(driver):
-            try:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-                above = Path(f"/proc/{parent}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if b"pyspark.daemon" in command and b"pyspark.daemon" in above:  # forked by the daemon: a worker
-                os.kill(pid, signal.SIGKILL)
-                return True
-        time.sleep(0.02)
+    for pid in children_of(driver):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            above = Path(f"/proc/{parent}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"pyspark.daemon" in command and b"pyspark.daemon" in above:  # forked by the daemon: a worker
+            os.kill(pid, signal.SIGKILL)
+            return True
     return False
 
 

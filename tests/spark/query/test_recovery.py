@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.preference import skyline
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill]
 
@@ -90,10 +90,10 @@ def test_a_driver_killed_at_every_stage_of_a_batch_leaves_the_output_of_an_undis
     places = [str(tmp_path / name) for name in ("in", "out", "ck")]
     for point in ("panes-folded:0", "state-written:1", "during-commit:2", "after-commit:3"):
         driver = start_driver(places, crash_at=point)
-        _, told = driver.communicate(timeout=180)
+        _, told = driver.communicate(timeout=PATIENCE)
         assert driver.returncode == -signal.SIGKILL, f"did not reach {point}: {told[-2000:]}"
     driver = start_driver(places)
-    _, told = driver.communicate(timeout=180)
+    _, told = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 0, told[-2000:]
     check(tmp_path / "out", tmp_path / "in")
     staged = [p.name for p in (tmp_path / "out" / "_staging").iterdir()]
@@ -117,7 +117,7 @@ def test_killed_executors_and_python_workers_do_not_change_the_output(cluster, t
         executors = [p for p in descendants(cluster.pids) if "CoarseGrainedExecutorBackend" in command(p)]
         assert executors
         os.kill(executors[0], signal.SIGKILL)
-        _, told = driver.communicate(timeout=240)
+        _, told = driver.communicate(timeout=PATIENCE)
         assert driver.returncode == 0, told[-2000:]
     finally:
         if driver.poll() is None:
@@ -127,14 +127,7 @@ def test_killed_executors_and_python_workers_do_not_change_the_output(cluster, t
 
 
 def wait_for_line(driver: subprocess.Popen[str], wanted: str) -> bool:
-    end = time.monotonic() + 180
-    while time.monotonic() < end:
-        line = driver.stdout.readline()
-        if line.startswith(wanted):
-            return True
-        if not line and driver.poll() is not None:
-            return False
-    return False
+    return any(line.startswith(wanted) for line in iter(driver.stdout.readline, ""))
 
 
 def descendants(pids: list[int]) -> list[int]:

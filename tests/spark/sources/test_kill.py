@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
 
 from penstock.spark.sources import register
 from penstock.traffic.spec import StreamSpec
+from waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill]
 OPTIONS = {
@@ -48,14 +48,12 @@ def test_a_killed_query_delivers_every_row_once_after_its_restart(spark, tmp_pat
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    commits, deadline = tmp_path / "checkpoint" / "commits", time.monotonic() + 120.0
+    third = tmp_path / "checkpoint" / "commits" / "2"
     try:
-        while not (commits / "2").exists() and child.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(third.exists, "three batches", unless=lambda: child.poll() is not None, every=0.01)
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-    assert (commits / "2").exists()
     register(spark)
     frame = spark.readStream.format("penstock-traffic").options(**OPTIONS, rowsPerBatch="70000").load()
     query = (
@@ -65,7 +63,7 @@ def test_a_killed_query_delivers_every_row_once_after_its_restart(spark, tmp_pat
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE)
     found = spark.read.parquet(str(tmp_path / "rows")).orderBy("arrival").toArrow()
     wanted = StreamSpec.parse(OPTIONS).build().table()
     for column in ("arrival", "a0", "a1"):
