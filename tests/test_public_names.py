@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 import penstock
+from waiting import PATIENCE
 
 SUBPACKAGES = [
     "core", "dataflow", "disorder", "forecast", "models", "policies", "preference", "report", "sim", "spark",
@@ -74,14 +75,14 @@ def test_names_and_subpackages_are_listed_before_they_are_loaded():
         "assert not heavy, heavy\n"
         "assert set(penstock.__all__) == set(dir(penstock))\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", SUBPACKAGES)
 def test_a_subpackage_needs_no_import_of_its_own(name):
     module = f"penstock.{name}"
     code = f"import penstock as ps; assert ps.{name}.__name__ == {module!r}; assert ps.{name}.__all__"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def test_builders_under_their_old_names_warn_and_do_the_same():

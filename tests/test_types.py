@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from waiting import PATIENCE
 
 OPTIONS = ("--no-incremental", "--follow-imports=silent", "--no-error-summary")
 NAMES = [n for n in penstock.__all__ if n != "__version__"]
@@ -26,7 +27,7 @@ def told(tmp_path_factory):
         capture_output=True,
         text=True,
         cwd=root,
-        timeout=280,
+        timeout=PATIENCE,
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found = {}

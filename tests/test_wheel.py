@@ -17,6 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from waiting import PATIENCE
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,7 +30,7 @@ def wheel(tmp_path_factory):
         cwd=ROOT,
         check=True,
         capture_output=True,
-        timeout=280,
+        timeout=PATIENCE,
     )
     (built,) = folder.glob("penstock-*.whl")
     return built
@@ -38,12 +40,12 @@ def wheel(tmp_path_factory):
 def python(wheel, tmp_path_factory):
     """The interpreter of a virtual environment that holds the wheel and what it declares to need, and nothing else."""
     folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=280)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE)
     site = next((folder / "lib").glob("python3.*")) / "site-packages"
     python = folder / "bin" / "python"
     alone = ("--no-deps", "--no-index", "--disable-pip-version-check")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", *alone, str(wheel)]
-    subprocess.run(pip, check=True, timeout=280)
+    subprocess.run(pip, check=True, timeout=PATIENCE)
     (info,) = site.glob("penstock-*.dist-info")
     declared = re.findall(r"^Requires-Dist: (.*)$", (info / "METADATA").read_text(), flags=re.M)
     for name in _closure(declared):
@@ -82,7 +84,7 @@ def _run(python, *arguments, **options):
         [str(python), *arguments],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE,
         env=_environment(),
         **options,
     )

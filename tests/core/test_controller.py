@@ -1,6 +1,5 @@
 import pickle
 import threading
-import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -23,6 +22,7 @@ from penstock.core.plant import Applied
 from penstock.policies import Static, Threshold
 from penstock.testing import ScriptedPlant
 from penstock.testing.policy_suite import example_observations
+from waiting import PATIENCE, until
 
 
 @dataclass(frozen=True)
@@ -194,13 +194,6 @@ class Batches(BatchedPlant):
         return Applied(decision.changes)
 
 
-def eventually(condition, seconds=60.0):
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
-
-
 def observations(journal):
     return [r for r in journal.records if r["kind"] == "observation"]
 
@@ -209,13 +202,13 @@ def test_a_policy_that_hangs_delays_neither_batches_nor_the_journal():
     plant, policy, journal = Batches(), Hangs(), MemoryJournal()
     controller = Controller(plant, policy, journal=journal, period=0.0).start()
     plant.put(0.5)
-    assert policy.asked.wait(60)
+    assert policy.asked.wait(PATIENCE)
     for _ in range(50):
         plant.put(0.5)  # returns at once, however long the policy thinks
-    assert eventually(lambda: len(observations(journal)) == 51)
+    until(lambda: len(observations(journal)) == 51, "every observation in the journal")
     assert plant.workers == 1
     policy.go.set()
-    assert eventually(lambda: plant.workers == 3)
+    until(lambda: plant.workers == 3, "the late decision")
     controller.stop()
     assert not controller.running
 
@@ -224,7 +217,7 @@ def test_a_policy_that_never_answers_does_not_keep_a_controller_from_stopping():
     plant, policy, journal = Batches(), Hangs(), MemoryJournal()
     controller = Controller(plant, policy, journal=journal, period=0.0).start()
     plant.put(0.5)
-    assert policy.asked.wait(60)
+    assert policy.asked.wait(PATIENCE)
     plant.put(0.5)
     controller.stop()
     assert len(observations(journal)) == 2
@@ -236,9 +229,9 @@ def test_a_policy_that_does_not_answer_is_told_of_once(monkeypatch):
     plant, policy, told = Batches(), Hangs(), []
     controller = Controller(plant, policy, period=0.0, notify=told.append).start()
     plant.put(0.5)
-    assert policy.asked.wait(60)
+    assert policy.asked.wait(PATIENCE)
     plant.put(0.5)
-    assert eventually(lambda: told)
+    until(lambda: told, "a warning")
     plant.put(0.5)
     controller.stop()
     assert len(told) == 1
@@ -373,7 +366,7 @@ def test_a_started_controller_looks_at_a_plant_without_batches_every_period():
     controller = Controller(
         ScriptedPlant(example_observations()), Static(workers={"panes": 5}), journal=journal, period=0.01
     ).start()
-    assert eventually(lambda: len(journal.texts("decision")) >= 3)
+    until(lambda: len(journal.texts("decision")) >= 3, "three decisions")
     controller.stop()
     assert len(observations(journal)) >= 3
     assert len([r for r in journal.records if r["kind"] == "reconfiguration"]) == 1

@@ -252,7 +252,7 @@ def test_rows_of_all_batches_are_recorded_while_a_policy_hangs(spark):
             query, Hangs(), executors=None, period=0.2, journal=journal, notify=lambda text: None
         ) as handle:
             seen = lambda: [o.stages[0].tuples_in for o in journal.tables().replay() if o.stages]  # noqa: E731
-            assert eventually(lambda: sum(n > 0 for n in seen()) >= 3, 60)
+            until(lambda: sum(n > 0 for n in seen()) >= 3, "three observations with rows")
             assert handle.steps == 0
             assert query.isActive
     finally:

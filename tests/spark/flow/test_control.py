@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import threading
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import LONGEST_WAIT
 from penstock.testing.flow_run import start_in_process
 from penstock.testing.plant_suite import check_plant
+from waiting import PATIENCE, until
 
 
 @operator(keys="k", state={"n": int}, output={"k": int})
@@ -210,14 +210,12 @@ def test_a_policy_that_hangs_costs_no_batch_and_its_late_answer_is_cut_down_to_t
     run, journal = started(tmp_path, policy=policy)
     run.controller.start()
     run.feed(rows(np.arange(100)))
-    assert policy.asked.wait(60)
+    assert policy.asked.wait(PATIENCE)
     for _ in range(5):
         run.feed(rows(np.arange(100)))
     assert run.progress["batch"] == 5
     policy.go.set()
-    until = time.monotonic() + 60
-    while run._flow.wanted.regions["count"].replicas == 1 and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: run._flow.wanted.regions["count"].replicas > 1, "the late answer")
     run.feed(rows(np.arange(100)))
     assert run.plan.regions["count"].replicas == 4
     run.finish()

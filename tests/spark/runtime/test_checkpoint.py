@@ -9,6 +9,7 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.checkpoint import Checkpoint, Manifest, Publication, local_path
+from waiting import PATIENCE
 
 IDENTITY = {"kind": "test", "window": 5}
 
@@ -117,6 +118,6 @@ def test_a_process_killed_around_its_commit_leaves_the_version_before_or_after_i
     checkpoint.close()
     child = multiprocessing.get_context("spawn").Process(target=_commit_and_die, args=(str(tmp_path), point))
     child.start()
-    child.join(60)
+    child.join(PATIENCE)
     assert child.exitcode == -signal.SIGKILL
     assert Checkpoint(tmp_path, IDENTITY).recover().state == {"batch": batch}
