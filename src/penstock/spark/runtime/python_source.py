@@ -1,0 +1,117 @@
+"""Streams of Python data sources, read by the run itself: no Structured Streaming query, no JVM work in a batch.
+
+Spark's plan of such a stream tells its format and options, and the session has the source's class. From these the
+driver makes the reader and asks it for offsets and partitions; whoever runs the tasks reads the partitions.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+
+Offset = dict[str, Any]
+
+#: Rows of a source that gives out tuples, gathered into one Arrow batch.
+ROWS_A_BATCH = 65_536
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read one partition: what a task calls."""
+
+    reader: DataSourceStreamReader
+    partition: InputPartition
+    schema: pa.Schema
+
+    def __call__(self) -> Iterator[pa.RecordBatch]:
+        """The partition's rows as Arrow batches."""
+        pending: list[tuple[Any, ...]] = []
+        for item in self.reader.read(self.partition):
+            if isinstance(item, pa.RecordBatch):
+                yield _shaped(item, self.schema)
+                continue
+            pending.append(tuple(item))
+            if len(pending) >= ROWS_A_BATCH:
+                yield _batch(pending, self.schema)
+                pending = []
+        if pending:
+            yield _batch(pending, self.schema)
+
+
+class PythonSource:
+    """The stream's reader on the driver."""
+
+    def __init__(self, reader: DataSourceStreamReader, schema: pa.Schema) -> None:
+        self.reader = reader
+        self.schema = schema
+
+    def first(self) -> Offset:
+        """Where the stream begins."""
+        return dict(self.reader.initialOffset())
+
+    def latest(self, start: Offset) -> Offset:
+        """How far a batch that begins at ``start`` may go now."""
+        limit = getattr(self.reader, "getDefaultReadLimit", ReadAllAvailable)()
+        try:
+            return dict(self.reader.latestOffset(start, limit))
+        except TypeError:  # the older form has no arguments
+            return dict(self.reader.latestOffset())  # type: ignore[call-arg]
+
+    def backlog_end(self) -> Offset | None:
+        """How far the stream has come, whatever a batch may take; None where the source does not say."""
+        report = getattr(self.reader, "reportLatestOffset", None)
+        return None if report is None else report()
+
+    def prepare_available_now(self) -> None:
+        """What is there now is all there will be."""
+        if isinstance(self.reader, SupportsTriggerAvailableNow):
+            self.reader.prepareForTriggerAvailableNow()
+
+    def readings(self, start: Offset, end: Offset) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
+        """Functions that read the partitions of a batch."""
+        return [Read(self.reader, part, self.schema) for part in self.reader.partitions(start, end)]
+
+    def commit(self, end: Offset) -> None:
+        """Nothing before ``end`` will be asked for again."""
+        self.reader.commit(end)
+
+
+def python_source_of(frame: DataFrame) -> PythonSource | None:
+    """The Python data source that a streaming DataFrame reads, if it does nothing but read one."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    if not plan.getClass().getName().endswith(".StreamingRelationV2"):
+        return None
+    if not plan.table().getClass().getName().endswith(".PythonTable"):
+        return None
+    made: Any = frame.sparkSession
+    sources = made._jsparkSession.sessionState().dataSourceManager()
+    command = sources.lookupDataSource(plan.sourceName()).dataSourceCls().command()
+    source_class = pickle.loads(bytes(command.unsafeArray()))
+    options = {str(k): str(v) for k, v in plan.extraOptions().asCaseSensitiveMap().items()}
+    from pyspark.sql.datasource_internal import _streamReader
+
+    source = source_class(options)
+    reader = _streamReader(source, frame.schema)
+    if type(reader).__name__ == "_SimpleStreamReaderWrapper":
+        return None  # it keeps rows on the driver between calls; Spark knows how to hand them over
+    zone = made.conf.get("spark.sql.session.timeZone")
+    return PythonSource(reader, to_arrow_schema(frame.schema, timezone=zone))
+
+
+def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    return pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()[0]
+
+
+def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+    )

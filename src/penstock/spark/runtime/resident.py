@@ -1,0 +1,319 @@
+"""A resident worker: a Spark task that does not end, takes jobs from the driver and exchanges rows with its peers.
+
+One thread works. Others only receive: one reads what the driver sends, one accepts peers, one a peer reads its rows
+into the inbox. So a worker that computes still takes in what others send, and two that send to each other cannot
+block one another.
+"""
+
+import contextlib
+import os
+import pickle
+import queue
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.errors import PenstockError
+from penstock.spark.runtime.channel import CONTROL, END, ROWS, Channel, Frame, PeerLostError, StrangerError, listener
+from penstock.spark.runtime.orders import (
+    DRIVER,
+    Abort,
+    Done,
+    Drop,
+    Failed,
+    Hello,
+    Keep,
+    Leave,
+    Members,
+    Work,
+)
+from penstock.spark.runtime.task import without_spark
+
+
+class AbortedError(Exception):
+    """The driver gave the job up."""
+
+
+class Inbox:
+    """Rows that came in, by job, stage and task, and who has ended which stage."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, int], dict[int, list[pa.RecordBatch]]] = {}
+        self._ended: dict[tuple[int, int], set[int]] = {}
+        self._forgotten = -1
+        self._news = threading.Condition()
+
+    def put(self, frame: Frame) -> None:
+        """Take a frame of rows or an end."""
+        with self._news:
+            if frame.job <= self._forgotten:
+                return
+            at = (frame.job, frame.stage)
+            if frame.kind == ROWS:
+                self._rows.setdefault(at, {}).setdefault(frame.number, []).extend(frame.body)
+            else:
+                self._ended.setdefault(at, set()).add(frame.number)
+                self._news.notify_all()
+
+    def add(self, job: int, stage: int, task: int, batch: pa.RecordBatch) -> None:
+        """Keep rows that this worker made for itself."""
+        with self._news:
+            self._rows.setdefault((job, stage), {}).setdefault(task, []).append(batch)
+
+    def take(self, job: int, stage: int, senders: frozenset[int]) -> dict[int, list[pa.RecordBatch]]:
+        """All rows of a stage, once all senders have ended."""
+        with self._news:
+            while not senders <= self._ended.get((job, stage), set()):
+                if job <= self._forgotten:
+                    raise AbortedError
+                self._news.wait()
+            if job <= self._forgotten:
+                raise AbortedError
+            return self._rows.pop((job, stage), {})
+
+    def forget(self, job: int) -> None:
+        """Drop all of a job and of those before it; whoever waits for them is told."""
+        with self._news:
+            self._forgotten = max(self._forgotten, job)
+            for kept in (self._rows, self._ended):
+                for at in [at for at in kept if at[0] <= self._forgotten]:
+                    del kept[at]
+            self._news.notify_all()
+
+    def is_forgotten(self, job: int) -> bool:
+        """Whether the driver gave the job up."""
+        return job <= self._forgotten
+
+
+class Peers:
+    """Connections to the other workers, made when they are first needed."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._open: dict[int, Channel] = {}
+
+    def know(self, members: Members) -> None:
+        """Take new addresses; a worker that came again has another one."""
+        for worker, channel in list(self._open.items()):
+            if members.addresses.get(worker) != self._addresses.get(worker):
+                channel.close()
+                del self._open[worker]
+        self._addresses = dict(members.addresses)
+
+    def to(self, worker: int) -> Channel:
+        """The connection to a peer."""
+        if worker not in self._open:
+            try:
+                self._open[worker] = Channel.connect(self._addresses[worker], self._secret)
+            except OSError as error:
+                raise PeerLostError(f"worker {worker} cannot be reached ({error})") from None
+        return self._open[worker]
+
+    def close(self) -> None:
+        """Hang up on all."""
+        for channel in self._open.values():
+            channel.close()
+
+
+class Resident:
+    """The worker itself."""
+
+    def __init__(self, number: int, driver: Channel, secret: bytes) -> None:
+        self._number, self._driver, self._secret = number, driver, secret
+        self._inbox, self._peers = Inbox(), Peers(secret)
+        self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._door = listener(driver.local_host)
+        self._kept: dict[int, Any] = {}
+
+    def run(self, executor: str) -> None:
+        """Serve until the driver says so or is gone."""
+        threading.Thread(target=self._listen, name="penstock-driver", daemon=True).start()
+        threading.Thread(target=self._accept, name="penstock-door", daemon=True).start()
+        host, port = self._door.getsockname()[:2]
+        try:
+            self._driver.send(Hello(self._number, os.getpid(), host, port, executor))
+            while not isinstance(order := self._orders.get(), Leave):
+                self._obey(order)
+        except PeerLostError:
+            pass  # the driver is gone, and so is the reason to be here
+        finally:
+            self._close()
+
+    def _obey(self, order: Any) -> None:
+        if isinstance(order, Members):
+            self._peers.know(order)
+        elif isinstance(order, bytes):
+            work = _Unpickler(order, self._kept).load()
+            self._work(work)
+        elif isinstance(order, Keep):
+            self._kept[order.key] = order.value
+        elif isinstance(order, Drop):
+            for key in order.keys:
+                self._kept.pop(key, None)
+
+    def _work(self, work: Work) -> None:
+        try:
+            done = _Job(work, self._number, self._inbox, self._peers, self._driver).run()
+        except AbortedError:
+            return
+        except PeerLostError as error:
+            self._driver.send(Failed(work.job, error, peer=self._number))
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises ends the job, not the worker
+            self._driver.send(_failure(work.job, error))
+            return
+        self._inbox.forget(work.job)
+        self._driver.send(done)
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                frame = self._driver.receive()
+                if frame.kind != CONTROL:
+                    self._inbox.put(frame)
+                elif isinstance(frame.body, Abort):
+                    self._inbox.forget(frame.body.job)
+                else:
+                    self._orders.put(frame.body)
+        except PeerLostError:
+            self._inbox.forget(2**63)
+            self._orders.put(Leave())
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._door.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._take_in, args=(connection,), name="penstock-peer", daemon=True).start()
+
+    def _take_in(self, connection: socket.socket) -> None:
+        with contextlib.suppress(PeerLostError, StrangerError):
+            channel = Channel.accept(connection, self._secret)
+            try:
+                while True:
+                    frame = channel.receive()
+                    if frame.kind in (ROWS, END):  # peers give no orders
+                        self._inbox.put(frame)
+            finally:
+                channel.close()
+
+    def _close(self) -> None:
+        self._peers.close()
+        self._driver.close()
+        with contextlib.suppress(OSError):
+            self._door.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+
+
+class _Job:
+    """One job at one worker: its stages in turn, rows sent on as they are made."""
+
+    def __init__(self, work: Work, number: int, inbox: Inbox, peers: Peers, driver: Channel) -> None:
+        self._work, self._number = work, number
+        self._inbox, self._peers, self._driver = inbox, peers, driver
+        self._sent = 0
+
+    def run(self) -> Done:
+        work = self._work
+        cpu, waited, busy = time.thread_time(), 0.0, []
+        for stage, function in enumerate(work.functions):
+            began = time.perf_counter()
+            rows = self._rows_for(stage)
+            started = time.perf_counter()
+            waited += started - began
+            for task in work.tasks(stage, self._number):
+                if self._inbox.is_forgotten(work.job):
+                    raise AbortedError
+                without_spark.partition, without_spark.attempt = task, uuid.uuid4().int >> 66
+                given = work.inputs.get(task) if stage == 0 else None
+                batches = given() if given is not None else iter(rows.get(task, ()))
+                for made in function(batches):
+                    self._pass_on(stage, made)
+            self._end(stage)
+            busy.append(time.perf_counter() - started)
+        return Done(work.job, tuple(busy), time.thread_time() - cpu, waited, self._sent)
+
+    def _rows_for(self, stage: int) -> dict[int, list[pa.RecordBatch]]:
+        if stage > 0:
+            return self._inbox.take(self._work.job, stage, self._work.senders(stage))
+        if self._work.from_driver:
+            return self._inbox.take(self._work.job, 0, frozenset((DRIVER,)))
+        return {}
+
+    def _pass_on(self, stage: int, batch: pa.RecordBatch) -> None:
+        work = self._work
+        if stage + 1 == len(work.functions):
+            if batch.num_rows:
+                self._driver.send_rows(work.job, stage, self._number, [batch])
+            return
+        homes = work.homes[stage + 1]
+        for task, part in by_task(batch):
+            home = homes[task % len(homes)]
+            if home == self._number:
+                self._inbox.add(work.job, stage + 1, task % len(homes), part)
+            else:
+                self._sent += self._peers.to(home).send_rows(work.job, stage + 1, task % len(homes), [part])
+
+    def _end(self, stage: int) -> None:
+        work = self._work
+        if stage + 1 == len(work.functions):
+            return
+        for home in sorted(set(work.homes[stage + 1])):
+            if home == self._number:
+                self._inbox.put(Frame(END, work.job, stage + 1, self._number))
+            else:
+                self._peers.to(home).send_end(work.job, stage + 1, self._number)
+
+
+def by_task(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a batch of messages by the task of the next stage that each is for (column ``worker``)."""
+    column = batch.column("worker")
+    if batch.num_rows == 1:
+        yield column[0].as_py(), batch
+        return
+    tasks = column.to_numpy()
+    for task in np.unique(tasks).tolist():
+        rows = np.flatnonzero(tasks == task)
+        whole = len(rows) == batch.num_rows
+        yield task, batch if whole else batch.take(pa.array(rows))
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads orders that refer to kept objects."""
+
+    def __init__(self, data: bytes, kept: dict[int, Any]) -> None:
+        import io
+
+        super().__init__(io.BytesIO(data))
+        self._kept = kept
+
+    def persistent_load(self, key: Any) -> Any:
+        """A kept object."""
+        return self._kept[key]
+
+
+def _failure(job: int, error: Exception) -> Failed:
+    """The failure as the driver can unpickle it: a user's own exception class may not be known there."""
+    if isinstance(error, PenstockError):
+        return Failed(job, PenstockError(str(error)))
+    import traceback
+
+    told = "".join(traceback.format_exception(error)).rstrip()
+    return Failed(job, RuntimeError(f"{type(error).__name__}: {error}\n\nIn a resident worker:\n{told}"))
+
+
+def serve(address: tuple[str, int], secret: bytes, number: int, executor: str) -> None:
+    """Be a resident worker until told to leave: what the Spark task runs."""
+    try:
+        channel = Channel.connect(address, secret, timeout=60.0)
+    except (OSError, StrangerError):
+        return  # the run has ended before this task began
+    Resident(number, channel, secret).run(executor)

@@ -1,0 +1,330 @@
+"""The resident workers of one run, from the driver's side: started and ended one by one, replaced when they die.
+
+A worker is one Spark job with one task that does not end. Three numbers are told apart:
+
+    planned     how many the run wants now
+    requested   how many Spark was asked for and has not yet given: their jobs are submitted, no worker is connected
+    observed    how many are connected and take part in batches
+
+A worker that dies (killed, its executor lost) shows at once as the end of its connection. Spark runs the task again by
+itself on a cluster; where the job failed for good it is submitted anew. Whoever connects with the secret and a number
+that is wanted is taken in.
+"""
+
+import contextlib
+import io
+import pickle
+import secrets
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import InheritableThread, cloudpickle
+from pyspark.sql import SparkSession
+
+from penstock.core.errors import PenstockError
+from penstock.spark.runtime.channel import CONTROL, ROWS, Channel, Frame, PeerLostError, StrangerError, listener
+from penstock.spark.runtime.orders import Abort, Done, Drop, Failed, Hello, Keep, Leave, Members
+from penstock.spark.runtime.resident import serve
+
+#: Objects that workers keep between jobs (readers, wirings), at most.
+KEPT_OBJECTS = 32
+#: Seconds after which a worker that failed is asked for again; doubled with each failure in a row.
+RETRY = 0.1
+LONGEST_RETRY = 10.0
+
+
+class WorkerLostError(PenstockError):
+    """A worker died during a job; the batch can be run again from the committed state."""
+
+
+@dataclass
+class Connected:
+    """A worker that takes part."""
+
+    hello: Hello
+    channel: Channel
+
+
+class Workers:
+    """See the module's text. ``changed`` is notified when a worker comes or goes."""
+
+    def __init__(self, spark: SparkSession, name: str, notify: Callable[[str], None] | None = None) -> None:
+        self._context = spark.sparkContext
+        self._name = name
+        self._notify = notify or (lambda text: None)
+        self._secret = secrets.token_bytes(32)
+        conf = self._context.getConf()
+        self._door = listener(conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "127.0.0.1")
+        self._address = (conf.get("spark.driver.host") or "127.0.0.1", self._door.getsockname()[1])
+        self.changed = threading.Condition()
+        self._planned: set[int] = set()
+        self._submitted: set[int] = set()
+        self._connected: dict[int, Connected] = {}
+        self._closed = False
+        self._sink: Callable[[int, Frame], None] = lambda worker, frame: None
+        self._lost: Callable[[int], None] = lambda worker: None
+        self._keeping = _Keeping()
+        threading.Thread(target=self._accept, name="penstock-workers", daemon=True).start()
+
+    @property
+    def planned(self) -> int:
+        """Workers wanted."""
+        return len(self._planned)
+
+    @property
+    def observed(self) -> int:
+        """Workers connected and wanted."""
+        return len(self.members())
+
+    @property
+    def requested(self) -> int:
+        """Workers asked for that have not come yet."""
+        with self.changed:
+            return len(self._planned - set(self._connected))
+
+    def members(self) -> dict[int, Hello]:
+        """The workers that take part now."""
+        with self.changed:
+            return {n: c.hello for n, c in sorted(self._connected.items()) if n in self._planned}
+
+    def receiver(self, sink: Callable[[int, Frame], None], lost: Callable[[int], None]) -> None:
+        """Say who takes what workers send, and who is told when one is lost."""
+        self._sink, self._lost = sink, lost
+
+    def plan(self, count: int) -> None:
+        """Want so many workers: more are asked for, surplus ones leave (the last ones first) between two jobs."""
+        if count < 1:
+            raise PenstockError(f"A run needs at least one worker, not {count}.")
+        with self.changed:
+            if self._closed:
+                return
+            before, self._planned = self._planned, set(range(count))
+            gone = [self._connected[n] for n in before - self._planned if n in self._connected]
+            new = sorted(self._planned - self._submitted)
+            self._submitted |= set(new)
+        for connected in gone:
+            with contextlib.suppress(PeerLostError):
+                connected.channel.send(Leave())
+        for number in new:
+            self._submit(number)
+
+    def wait_for(self, count: int, seconds: float) -> int:
+        """Wait until so many take part, or for so long; how many there are."""
+        until = time.monotonic() + seconds
+        with self.changed:
+            while len(self._connected) < count and not self._closed:
+                left = until - time.monotonic()
+                if left <= 0:
+                    break
+                self.changed.wait(left)
+        return self.observed
+
+    def keep(self, value: object) -> object:
+        """Have workers keep an object, so that jobs which refer to it carry its key instead."""
+        return self._keeping.add(value)
+
+    def send_work(self, members: Sequence[int], work: object) -> None:
+        """Send one order to several workers; kept objects go before it where a worker lacks them."""
+        data = pickle.dumps(self._keeping.dumps(work), protocol=pickle.HIGHEST_PROTOCOL)
+        for number in members:
+            channel = self.channel(number)
+            for order in self._keeping.missing(number):
+                channel.send(order)
+            channel.send_pickled(data)
+
+    def channel(self, number: int) -> Channel:
+        """The connection to a worker."""
+        with self.changed:
+            if number not in self._connected:
+                raise WorkerLostError(f"Worker {number} is gone.")
+            return self._connected[number].channel
+
+    def abort(self, job: int) -> None:
+        """Have all workers forget a job and those before it."""
+        with self.changed:
+            channels = [c.channel for c in self._connected.values()]
+        for channel in channels:
+            with contextlib.suppress(PeerLostError):
+                channel.send(Abort(job))
+
+    def close(self) -> None:
+        """End all workers and wait until their connections are gone."""
+        with self.changed:
+            self._closed = True
+            self._planned = set()
+            channels = [c.channel for c in self._connected.values()]
+            self.changed.notify_all()
+        for channel in channels:
+            with contextlib.suppress(PeerLostError):
+                channel.send(Leave())
+        until = time.monotonic() + 10.0
+        with self.changed:
+            while self._connected and time.monotonic() < until:
+                self.changed.wait(0.5)
+        with contextlib.suppress(OSError):
+            self._door.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+        with contextlib.suppress(Exception):  # a session that is gone has no jobs
+            self._context.cancelJobGroup(self._group)
+
+    @property
+    def _group(self) -> str:
+        return f"penstock-workers-{self._name}"
+
+    def _submit(self, number: int) -> None:
+        thread = InheritableThread(target=self._job, args=(number,), name=f"penstock-worker-{number}", daemon=True)
+        thread.start()
+
+    def _job(self, number: int) -> None:
+        """Submit the Spark job of a worker, again and again while the worker is wanted."""
+        address, secret, context = self._address, self._secret, self._context
+        pause = RETRY
+        while True:
+            started = time.monotonic()
+            failure = ""
+            try:
+                context.setJobGroup(self._group, f"resident worker {number} of {self._name}")
+                context.parallelize([number], 1).foreachPartition(_Task(address, secret, number))
+            except Exception as error:  # noqa: BLE001 - Spark's own errors; the worker is asked for again
+                failure = str(error)
+            with self.changed:
+                if self._closed or number not in self._planned or _stopped(context):
+                    self._submitted.discard(number)
+                    return
+            if time.monotonic() - started > 60.0:
+                pause = RETRY
+            if failure:
+                self._notify(f"Resident worker {number} ended and is asked for again.")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_RETRY)
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection, _ = self._door.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="penstock-from-worker", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            channel = Channel.accept(connection, self._secret)
+            hello = channel.receive().body
+        except StrangerError as error:
+            self._notify(str(error))
+            return
+        except PeerLostError:
+            return
+        number = hello.worker
+        with self.changed:
+            welcome = not self._closed and number in self._planned and number not in self._connected
+            if welcome:
+                self._connected[number] = Connected(hello, channel)
+                self._keeping.joined(number)
+                self.changed.notify_all()
+        if not welcome:  # a second copy, or one that is no longer wanted
+            with contextlib.suppress(PeerLostError):
+                channel.send(Leave())
+            channel.close()
+            return
+        try:
+            while True:
+                self._sink(number, channel.receive())
+        except PeerLostError:
+            with self.changed:
+                del self._connected[number]
+                self.changed.notify_all()
+            channel.close()
+            self._lost(number)
+
+    def introduce(self, members: Sequence[int]) -> None:
+        """Tell members where the others are."""
+        with self.changed:
+            hellos = {n: self._connected[n].hello for n in members if n in self._connected}
+        order = Members({n: (h.host, h.port) for n, h in hellos.items()})
+        for number in members:
+            self.channel(number).send(order)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What the Spark task of a worker runs."""
+
+    address: tuple[str, int]
+    secret: bytes
+    number: int
+
+    def __call__(self, _rows: Any) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        executor = "" if context is None else str(context.resources().get("executor", ""))
+        serve(self.address, self.secret, self.number, executor)
+
+    def __repr__(self) -> str:
+        return f"_Task(number={self.number})"  # never the secret
+
+
+class _Keeping:
+    """Objects that workers keep: pickled once for each worker, referred to by key afterwards."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[int, tuple[int, object]] = OrderedDict()
+        self._next = 0
+        self._has: dict[int, set[int]] = {}
+        self._dropped: dict[int, list[int]] = {}
+
+    def add(self, value: object) -> object:
+        found = self._keys.get(id(value))
+        if found is None:
+            self._keys[id(value)] = (self._next, value)
+            self._next += 1
+            if len(self._keys) > KEPT_OBJECTS:
+                _, (key, _) = self._keys.popitem(last=False)
+                for worker, keys in self._has.items():
+                    if key in keys:
+                        keys.discard(key)
+                        self._dropped.setdefault(worker, []).append(key)
+        else:
+            self._keys.move_to_end(id(value))
+        return value
+
+    def joined(self, worker: int) -> None:
+        self._has[worker] = set()
+        self._dropped.pop(worker, None)
+
+    def missing(self, worker: int) -> list[object]:
+        has = self._has.setdefault(worker, set())
+        orders: list[object] = []
+        if dropped := self._dropped.pop(worker, None):
+            orders.append(Drop(tuple(dropped)))
+        for key, value in self._keys.values():
+            if key not in has:
+                has.add(key)
+                orders.append(Keep(key, value))
+        return orders
+
+    def dumps(self, order: object) -> bytes:
+        keys = {at: key for at, (key, _) in self._keys.items()}
+        sink = io.BytesIO()
+        pickler = _KeepingPickler(sink, keys)
+        pickler.dump(order)
+        return sink.getvalue()
+
+
+class _KeepingPickler(cloudpickle.Pickler):  # type: ignore[misc,name-defined]  # untyped in pyspark
+    def __init__(self, sink: io.BytesIO, keys: dict[int, int]) -> None:
+        super().__init__(sink, protocol=pickle.HIGHEST_PROTOCOL)
+        self._kept_keys = keys
+
+    def persistent_id(self, value: object) -> int | None:
+        return self._kept_keys.get(id(value))
+
+
+def _stopped(context: Any) -> bool:
+    return getattr(context, "_jsc", None) is None or bool(context._jsc.sc().isStopped())
