@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.core.listeners import Listeners
@@ -21,6 +20,7 @@ from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper
 from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.checkpoint import Publication
+from penstock.spark.runtime.engine import Engine
 from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
 from penstock.spark.runtime.sinks import read_back
 
@@ -104,15 +104,15 @@ class FlowProgram:
         drained = 0.0
         if plan != before and self._merges(state, plan):
             started = time.time()
-            state, outputs = self.drained(batch.spark, state, batch.prefix)
+            state, outputs = self.drained(batch.engine, state, batch.prefix)
             drained = time.time() - started
         state = replace(state, plan=plan, handed=())
         due = [
             SegmentRun(o.batch, o.segment, o.plan, files=o.files) for o in state.deferred if o.due <= batch.id
         ]
-        parts = [SegmentRun(batch.id, 0, plan, frame=batch.frame), *due]
+        parts = [SegmentRun(batch.id, 0, plan, rows=batch.rows), *due]
         planned = time.time()
-        outcome = self._stepper.step(batch.spark, parts, state, batch.prefix, before)
+        outcome = self._stepper.step(batch.engine, parts, state, batch.prefix, before)
         self.plan = plan
         work = BatchWork(
             before=before,
@@ -167,7 +167,7 @@ class FlowProgram:
                 to(read_back(spark, some, self.definition.sink_schemas[name]), batch)
 
     def drained(
-        self, spark: SparkSession, state: FlowState, prefix: str
+        self, engine: Engine, state: FlowState, prefix: str
     ) -> tuple[FlowState, list[Publication]]:
         """Run everything that is deferred, step by step."""
         outputs: list[Publication] = []
@@ -176,7 +176,7 @@ class FlowProgram:
             parts = [
                 SegmentRun(o.batch, o.segment, o.plan, files=o.files) for o in state.deferred if o.due == now
             ]
-            done = self._stepper.step(spark, parts, state, f"{prefix}d{now}", state.plan)
+            done = self._stepper.step(engine, parts, state, f"{prefix}d{now}", state.plan)
             state = done.state
             outputs += done.outputs
         return state, outputs

@@ -1,4 +1,4 @@
-"""Run the segments of one step side by side, each as one Spark job, and fold what their tasks report.
+"""Run the segments of one step side by side, each as one run of an engine, and fold what their tasks report.
 
 Segment s of batch b runs at step b + s. Segments of one step belong to different batches and to different operators,
 so they share nothing and may run at the same time.
@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.plan import Plan
@@ -18,25 +17,26 @@ from penstock.dataflow.wiring import Wiring
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import DeferredSegment, FlowState
-from penstock.spark.flow.messages import REPORT, messages_schema
+from penstock.spark.flow.messages import REPORT, messages_of, messages_schema
 from penstock.spark.flow.state_store import LayerFile, OperatorState
 from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import SegmentWork
 from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.checkpoint import Publication
+from penstock.spark.runtime.engine import Engine, Rows, Stage
 
 Reports = list[TaskReport]
 
 
 @dataclass(frozen=True)
 class SegmentRun:
-    """A segment of a batch that is to run now: with the batch's frame, or with files that wait."""
+    """A segment of a batch that is to run now: with the batch's rows, or with files that wait."""
 
     batch: int
     segment: int
     plan: Plan
-    frame: DataFrame | None = None
+    rows: Rows | None = None
     files: tuple[str, ...] = ()
 
 
@@ -60,17 +60,17 @@ class Stepper:
     cpu: FlowCpu | None = None
 
     def step(
-        self, spark: SparkSession, parts: Iterable[SegmentRun], state: FlowState, prefix: str, before: Plan
+        self, engine: Engine, parts: Iterable[SegmentRun], state: FlowState, prefix: str, before: Plan
     ) -> StepOutcome:
         """Run all parts at the same time; the state after them."""
         listed = list(parts)
         if len(listed) == 1:
-            by_part = [self._run(spark, listed[0], state, prefix, before)]
+            by_part = [self._run(engine, listed[0], state, prefix, before)]
         else:
             with ThreadPoolExecutor(max(1, len(listed)), "penstock-segment") as pool:
                 # What waits longest goes first: nothing after it can end before it.
                 futures = {
-                    at: pool.submit(self._run, spark, part, state, prefix, before)
+                    at: pool.submit(self._run, engine, part, state, prefix, before)
                     for at, part in sorted(enumerate(listed), key=lambda item: -item[1].segment)
                 }
                 by_part = [futures[at].result() for at in range(len(listed))]
@@ -90,7 +90,7 @@ class Stepper:
         return {sink.name for sink in self.definition.graph.sinks.values() if sink.to is not None}
 
     def _run(
-        self, spark: SparkSession, part: SegmentRun, state: FlowState, prefix: str, before: Plan
+        self, engine: Engine, part: SegmentRun, state: FlowState, prefix: str, before: Plan
     ) -> Reports:
         definition = self.definition
         job = SegmentWork(
@@ -108,22 +108,27 @@ class Stepper:
             {} if self.cpu is None else self.cpu.groups(definition.wiring(part.plan).layout),
         )
         schema = messages_schema()
-        first = 1
-        if part.frame is not None:
-            frame = part.frame.mapInArrow(SourceTask(job, definition.sources, definition.timed), schema)
+        layout = job.wiring.layout
+        if part.rows is not None:
+            rows = part.rows
+            stages = [Stage(SourceTask(job, definition.sources, definition.timed), schema)]
         else:
-            workers = job.wiring.layout.workers(part.segment, 1)
-            tasks = spark.range(0, workers, 1, workers)
-            frame = tasks.mapInArrow(LevelTask(job, 1, part.files), schema)
-            first = 2
-        for level in range(first, job.levels + 1):
-            workers = job.wiring.layout.workers(part.segment, level)
-            frame = frame.repartitionById(workers, "worker").mapInArrow(LevelTask(job, level), schema)
+            rows = Rows(numbers=layout.workers(part.segment, 1))
+            stages = [Stage(LevelTask(job, 1, part.files), schema)]
+        first = 1 if part.rows is not None else 2
+        stages += [
+            Stage(LevelTask(job, level), schema, layout.workers(part.segment, level))
+            for level in range(first, job.levels + 1)
+        ]
         try:
-            rows = frame.collect()
+            batches = engine.run(rows, stages)
         except PySparkException as error:
             raise _in_one_sentence(error) from None
-        return [TaskReport.from_json(bytes(row[-1])) for row in rows if row[1] == REPORT]
+        return [
+            TaskReport.from_json(message.payload.to_pybytes())
+            for message in messages_of(batches)
+            if message.pipeline == REPORT
+        ]
 
 
 def _in_one_sentence(error: PySparkException) -> Exception:

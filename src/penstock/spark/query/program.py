@@ -26,6 +26,7 @@ from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
 from penstock.spark.runtime.checkpoint import Publication, crash_point
+from penstock.spark.runtime.engine import Stage
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
 from penstock.spark.runtime.sinks import SinkFunction, read_back
@@ -147,7 +148,7 @@ class QueryProgram:
         crash_point("panes-folded", batch.id)
         pane_seconds = time.perf_counter() - clock
         observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
-        done = self._windowing(batch).run(batch.spark, observed)
+        done = self._windowing(batch).run(batch.engine, observed)
         crash_point("windows-written", batch.id)
         window_seconds = time.perf_counter() - clock - pane_seconds
         closed = _closed_between(observed, committed.closed_before, done.state.closed_before)
@@ -211,14 +212,14 @@ class QueryProgram:
             state.held(),
             self._raw,
         )
-        reports = (
-            batch.frame.mapInArrow(router, MESSAGE_SCHEMA)
-            .repartitionById(state.pane_workers, "worker")
-            .mapInArrow(stage, pane_stage.REPORT_SCHEMA)
-            .collect()
-        )
-        tallies = [TallyReport.from_json(r.report) for r in reports if r.kind == "tally"]
-        workers = [FoldReport.from_json(r.report) for r in reports if r.kind == "worker"]
+        stages = [Stage(router, MESSAGE_SCHEMA), Stage(stage, pane_stage.REPORT_SCHEMA, state.pane_workers)]
+        reports = [
+            row
+            for some in batch.engine.run(batch.rows, stages)
+            for row in zip(some["kind"].to_pylist(), some["report"].to_pylist(), strict=True)
+        ]
+        tallies = [TallyReport.from_json(text) for kind, text in reports if kind == "tally"]
+        workers = [FoldReport.from_json(text) for kind, text in reports if kind == "worker"]
         stats = BatchStats()
         for tally in tallies:
             stats = stats.merge(tally.stats)
@@ -284,7 +285,7 @@ class QueryProgram:
         if not raw:
             return state, 0.0
         stage = CloseStage(self.rowset, self.query.time, batch.state_folder, batch.prefix, tuple(raw))
-        reports = run_stage(batch.spark, stage, CloseReport, len(raw), state.pane_workers)
+        reports = run_stage(batch.engine, stage, CloseReport, len(raw), state.pane_workers)
         parts = {p.id: p for p in state.parts}
         times = dict(state.pane_times)
         for report in reports:

@@ -1,19 +1,19 @@
 """What the tasks of a query's stages tell the driver, and stages that do numbered pieces of work."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
 from penstock.disorder.stats import BatchStats
+from penstock.spark.runtime.engine import Engine, Rows, Stage
+from penstock.spark.runtime.orders import ArrowFunction
 from penstock.spark.runtime.report import Report
 
 R = TypeVar("R", bound=Report)
-Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _SCHEMA = StructType().add("report", StringType())
 
@@ -125,9 +125,8 @@ class NumberedStage(ABC):
 
 
 def run_stage(
-    spark: SparkSession, stage: Stage, kind: type[R], tasks: int, most: int | None = None
+    engine: Engine, stage: ArrowFunction, kind: type[R], pieces: int, most: int = 0
 ) -> list[R]:
-    """Run a stage over the numbers 0 .. tasks - 1, a number a task (or dealt to at most ``most``); gather the reports."""
-    partitions = min(tasks, most) if most else tasks
-    frame = spark.range(0, tasks, 1, partitions).mapInArrow(stage, _SCHEMA)
-    return [kind.from_json(row.report) for row in frame.collect()]
+    """Run a stage over the numbers 0 .. pieces - 1, a number a task (or dealt to at most ``most``); gather the reports."""
+    batches = engine.run(Rows(numbers=pieces, most=most), [Stage(stage, _SCHEMA)])
+    return [kind.from_json(text) for batch in batches for text in batch.column("report").to_pylist()]

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from penstock.preference import window_scheduling
 from penstock.preference.panes import PaneModel
@@ -13,11 +12,13 @@ from penstock.spark.query import window_tasks
 from penstock.spark.query.live_stage import LiveStage, by_dominance
 from penstock.spark.query.pane_stage import GroupedPreference, Part
 from penstock.spark.query.parts import Parts
-from penstock.spark.query.reports import Stage, WindowReport, run_stage
+from penstock.spark.query.reports import WindowReport, run_stage
 from penstock.spark.query.state import QueryState
 from penstock.spark.query.two_stacks_stage import StacksStage
 from penstock.spark.query.window_output import Span, WindowWriter
 from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
+from penstock.spark.runtime.engine import Engine
+from penstock.spark.runtime.orders import ArrowFunction
 
 SHARED = "SHARED"
 PLAIN = "WIN_PLAIN"
@@ -55,7 +56,7 @@ class WindowStep:
     staging: str
     prefix: str
 
-    def run(self, spark: SparkSession, state: QueryState) -> Windowed:
+    def run(self, engine: Engine, state: QueryState) -> Windowed:
         """Close the panes that the punctuation has passed and give out the windows that are complete."""
         punctuation = state.disorder.punctuation
         if punctuation is None:
@@ -69,9 +70,9 @@ class WindowStep:
         state = replace(state, closed_before=closed_before, last_window=last)
         needed_from = self.model.first_pane_needed(last)
         if self.strategy == SHARED:
-            done = self._shared(spark, state, due, needed_from)
+            done = self._shared(engine, state, due, needed_from)
         else:
-            done = self._per_window(spark, state, due)
+            done = self._per_window(engine, state, due)
         return replace(done, state=_expired(done.state, needed_from))
 
     def _span(self, number: int) -> Span:
@@ -80,7 +81,7 @@ class WindowStep:
         return Span(number, first, last, int(starts[0]), int(ends[0]))
 
     def _shared(
-        self, spark: SparkSession, state: QueryState, due: tuple[Span, ...], needed_from: int
+        self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int
     ) -> Windowed:
         kind = "live" if by_dominance(self.rowset.preference) else "stacks"
         if state.window_kind != kind:
@@ -109,12 +110,12 @@ class WindowStep:
             now = tuple(w for w in due if until is None or w.last < until)
             due = due[len(now) :]
             keep = needed_from if final else min([needed_from, *(w.first for w in due)])
-            done = self._round(spark, done, kind, tuple(some), now, keep, number)
+            done = self._round(engine, done, kind, tuple(some), now, keep, number)
         return done
 
     def _round(
         self,
-        spark: SparkSession,
+        engine: Engine,
         done: Windowed,
         kind: str,
         closing: tuple[int, ...],
@@ -128,7 +129,7 @@ class WindowStep:
         prefix = f"{self.prefix}-r{number}"
         writer = self._writer(due, prefix, whole=slices == 1 or parts.classed)
         if kind == "live":
-            stage: Stage = LiveStage(
+            stage: ArrowFunction = LiveStage(
                 parts=parts,
                 live=state.window_files,
                 closing=closing,
@@ -150,15 +151,15 @@ class WindowStep:
                 prefix=prefix,
                 writer=writer,
             )
-        reports = run_stage(spark, stage, WindowReport, slices)
+        reports = run_stage(engine, stage, WindowReport, slices)
         members = tuple(r.members_file for r in reports if r.members_file)
         if members:
             answers = AnswerStage(parts, due, members, self._writer(due, prefix, whole=True))
-            reports += run_stage(spark, answers, WindowReport, len(due), slices)
+            reports += run_stage(engine, answers, WindowReport, len(due), slices)
         state = replace(state, window_files=tuple(r.live_file for r in reports if r.live_file))
         return _added(replace(done, state=state), reports)
 
-    def _per_window(self, spark: SparkSession, state: QueryState, due: tuple[Span, ...]) -> Windowed:
+    def _per_window(self, engine: Engine, state: QueryState, due: tuple[Span, ...]) -> Windowed:
         state = replace(state, window_kind="", window_files=(), windowed_before=None)
         if not due:
             return Windowed(state)
@@ -173,7 +174,7 @@ class WindowStep:
             first, tasks = window_tasks.merge_tasks(tasks, sizes, workers)
             if first:
                 merge = MergeStage(parts, tuple(first), self.prefix)
-                reports = run_stage(spark, merge, WindowReport, len(first))
+                reports = run_stage(engine, merge, WindowReport, len(first))
                 tasks = [replace(t, merged=_merged_files(reports, t.window)) for t in tasks]
         work = [sum(sizes[p] for p in task.parts) for task in tasks]
         chosen = window_scheduling.assign(self.strategy, [w.number for w in due], work, workers)
@@ -183,7 +184,7 @@ class WindowStep:
             due,
             self._writer((), self.prefix, whole=True),
         )
-        reports += run_stage(spark, stage, WindowReport, workers)
+        reports += run_stage(engine, stage, WindowReport, workers)
         return _added(Windowed(state), reports)
 
     def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:

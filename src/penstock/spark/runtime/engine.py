@@ -9,36 +9,54 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.core.errors import PenstockError
 from penstock.spark.runtime.channel import CONTROL, ROWS, Frame, PeerLostError
 from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, Work
 from penstock.spark.runtime.workers import WorkerLostError, Workers
+
+#: A batch that comes through the driver is cut into pieces of at least so many rows, and at most so many of them.
+PIECE_ROWS = 4_096
+MOST_PIECES = 16
 
 Reading = Callable[[], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A function over the batches of one task, the columns it gives out, and how many tasks it has."""
+    """A function over the batches of one task, the columns it gives out, and how many tasks it has.
+
+    The first stage has a task for each partition of the rows, whatever ``tasks`` says.
+    """
 
     function: ArrowFunction
     schema: StructType
-    tasks: int
+    tasks: int = 0
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a batch: as a DataFrame, as tables (a task each), or as functions that workers call (a task each)."""
+    """What the first stage works on, in one of three forms.
+
+    ``frame``: a DataFrame. ``readings``: functions that tasks call, each giving the rows of a partition. ``numbers``: no
+    rows but the numbers 0, 1, ... in a column ``id``, one for each piece of work, dealt to at most ``most`` tasks.
+    """
 
     frame: DataFrame | None = None
-    tables: Sequence[pa.Table] = ()
     readings: Sequence[Reading] = ()
+    numbers: int = 0
+    most: int = 0
+    schema: StructType | None = None
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the first stage, where the form tells."""
+        return len(self.readings) or min(self.numbers, self.most or self.numbers)
 
 
 @dataclass(frozen=True)
@@ -55,8 +73,8 @@ class Engine(Protocol):
 
     name: str
 
-    def run(self, rows: Rows | None, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
-        """Run the stages on the rows (or on the numbers of the first stage's tasks) and give back what came out."""
+    def run(self, rows: Rows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
+        """Run the stages on the rows and give back what came out of the last one."""
 
     def resize(self, workers: int) -> None:
         """Use so many workers from the next job on."""
@@ -72,21 +90,22 @@ class JobsEngine:
     spark: SparkSession
     name: str = "jobs"
 
-    def run(self, rows: Rows | None, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
+    def run(self, rows: Rows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
         """One Spark job."""
         first, *others = stages
-        frame = self._frame(rows, first.tasks).mapInArrow(first.function, first.schema)
+        frame = self._frame(rows).mapInArrow(first.function, first.schema)
         for stage in others:
             frame = frame.repartitionById(stage.tasks, "worker").mapInArrow(stage.function, stage.schema)
         batches: list[pa.RecordBatch] = frame.toArrow().to_batches()
         return batches
 
-    def _frame(self, rows: Rows | None, tasks: int) -> DataFrame:
-        if rows is None:
-            return self.spark.range(0, tasks, 1, tasks)
+    def _frame(self, rows: Rows) -> DataFrame:
         if rows.frame is not None:
             return rows.frame
-        raise PenstockError("Engine jobs takes rows as a DataFrame.")
+        if rows.numbers:
+            return self.spark.range(0, rows.numbers, 1, rows.tasks)
+        assert rows.schema is not None
+        return self.spark.range(0, rows.tasks, 1, rows.tasks).mapInArrow(_ReadAll(rows.readings), rows.schema)
 
     def resize(self, workers: int) -> None:
         """Partitions are free; there is nothing to do."""
@@ -122,7 +141,7 @@ class ResidentEngine:
         workers.receiver(self._arrived, self._lost)
         workers.plan(count)
 
-    def run(self, rows: Rows | None, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
+    def run(self, rows: Rows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
         """One job on all workers that are there."""
         tables = _tables(rows)
         members = self._gathered()
@@ -167,14 +186,13 @@ class ResidentEngine:
         return members
 
     def _begin(
-        self, members: tuple[int, ...], rows: Rows | None, tables: Sequence[pa.Table], stages: Sequence[Stage]
+        self, members: tuple[int, ...], rows: Rows, tables: Sequence[pa.Table], stages: Sequence[Stage]
     ) -> tuple[int, _Running]:
-        readings = () if rows is None else rows.readings
-        counts = [len(readings) or len(tables) or stages[0].tasks, *(s.tasks for s in stages[1:])]
+        counts = [rows.tasks or len(tables), *(s.tasks for s in stages[1:])]
         homes = tuple(tuple(members[t % len(members)] for t in range(n)) for n in counts)
-        inputs: dict[int, Reading] = dict(enumerate(readings))
-        if rows is None:
-            inputs = {t: _Number(t) for t in range(counts[0])}
+        inputs: dict[int, Reading] = dict(enumerate(rows.readings))
+        if rows.numbers:
+            inputs = {t: _Numbers(t, rows.numbers, counts[0]) for t in range(counts[0])}
         running = _Running(members)
         with self._order:  # all workers see jobs in the same order, or two jobs could wait for each other
             number, self._next = self._next, self._next + 1
@@ -235,19 +253,40 @@ class ResidentEngine:
 
 
 @dataclass(frozen=True)
-class _Number:
-    """The input of a task that only has a number."""
+class _Numbers:
+    """The pieces of work of one task: every so many-th number."""
 
-    number: int
+    first: int
+    count: int
+    step: int
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"id": pa.array([self.number], pa.int64())})
+        yield pa.record_batch({"id": pa.array(range(self.first, self.count, self.step), pa.int64())})
 
 
-def _tables(rows: Rows | None) -> Sequence[pa.Table]:
-    if rows is None:
+@dataclass(frozen=True)
+class _ReadAll:
+    """Read the partitions whose numbers come in: a source as Spark jobs have it."""
+
+    readings: Sequence[Reading]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.readings[number]()
+
+
+def _tables(rows: Rows) -> Sequence[pa.Table]:
+    """The rows of a DataFrame, brought to the driver and cut into pieces.
+
+    The cut follows from the number of rows alone, so that a batch that is run again is cut the same way.
+    """
+    if rows.frame is None:
         return ()
-    return [rows.frame.toArrow()] if rows.frame is not None else rows.tables
+    table = rows.frame.toArrow()
+    pieces = min(MOST_PIECES, max(1, table.num_rows // PIECE_ROWS))
+    cuts = [table.num_rows * i // pieces for i in range(pieces + 1)]
+    return [table.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
 def with_retries(

@@ -29,17 +29,14 @@ class MicroBatch:
     """What a program knows about the micro-batch at hand."""
 
     id: int
-    frame: DataFrame
+    rows: Rows
+    engine: Engine
+    spark: SparkSession
     state: Mapping[str, Any]
     state_folder: str
     #: Prefix of the names of all files this attempt writes.
     prefix: str
     started: float
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session of the query."""
-        return self.frame.sparkSession
 
 
 @dataclass(frozen=True)
