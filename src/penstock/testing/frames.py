@@ -62,7 +62,8 @@ class InProcessFrame:
 
     def toArrow(self) -> pa.Table:
         """All rows as one table."""
-        return pa.Table.from_batches([b for p in self.partitions for b in p])
+        batches = [b for p in self.partitions for b in p]
+        return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def test_graceful_nothing_is_lost_repeated_or_out_of_order(run, tmp_path):
 
 def test_fluid_rows_are_routed_to_the_new_owner_in_the_very_batch_without_a_further_job(run, monkeypatch):
     jobs = []
-    collect = InProcessFrame.collect
-    monkeypatch.setattr(InProcessFrame, "collect", lambda self: jobs.append(1) or collect(self))
+    to_arrow = InProcessFrame.toArrow
+    monkeypatch.setattr(InProcessFrame, "toArrow", lambda self: jobs.append(1) or to_arrow(self))
     run.feed(batch())
     run.feed(batch())
     before = len(jobs)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.core.listeners import Listeners
@@ -99,7 +100,7 @@ class FlowProgram:
         state = FlowState.from_json(batch.state)
         before = state.plan.fitted(self.definition.regions)
         with self._lock:
-            plan, self._pending, asked, self._asked = self._next(before), [], self._asked, None
+            plan, taken, asked = self._next(before), len(self._pending), self._asked
         outputs: list[Publication] = []
         drained = 0.0
         if plan != before and self._merges(state, plan):
@@ -113,7 +114,9 @@ class FlowProgram:
         parts = [SegmentRun(batch.id, 0, plan, rows=batch.rows), *due]
         planned = time.time()
         outcome = self._stepper.step(batch.engine, parts, state, batch.prefix, before)
-        self.plan = plan
+        with self._lock:  # only now: a batch that is run again takes the same changes
+            self.plan, self._asked = plan, None
+            del self._pending[:taken]
         work = BatchWork(
             before=before,
             plan=plan,
@@ -166,9 +169,7 @@ class FlowProgram:
             if to is not None:
                 to(read_back(spark, some, self.definition.sink_schemas[name]), batch)
 
-    def drained(
-        self, engine: Engine, state: FlowState, prefix: str
-    ) -> tuple[FlowState, list[Publication]]:
+    def drained(self, engine: Engine, state: FlowState, prefix: str) -> tuple[FlowState, list[Publication]]:
         """Run everything that is deferred, step by step."""
         outputs: list[Publication] = []
         while state.deferred:

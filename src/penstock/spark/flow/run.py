@@ -17,6 +17,7 @@ from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.writing import HANDED
 from penstock.spark.runtime.checkpoint import Checkpoint, Manifest
+from penstock.spark.runtime.engine import Rows
 from penstock.spark.runtime.microbatch import MicroBatchRun
 from penstock.spark.runtime.starting import deprecated
 
@@ -116,10 +117,10 @@ class FlowRun(MicroBatchRun):
         """Figures of the last batch: CPU by replica, cost by operator, tuples by key group."""
         return self._flow.profile
 
-    def _run(self, frame: DataFrame, batch_id: int) -> None:
+    def _process(self, rows: Rows, batch_id: int, spark: SparkSession) -> None:
         self._hold_off()
         with self._working:
-            super()._run(frame, batch_id)
+            super()._process(rows, batch_id, spark)
             self._last_batch = time.monotonic()
 
     def _hold_off(self) -> None:
@@ -143,7 +144,7 @@ class FlowRun(MicroBatchRun):
         if not state.deferred:
             return
         after, outputs = self._flow.drained(
-            self._spark, state, f"{self._latest.batch:012d}-{int(time.time()):x}"
+            self._engine(self._spark), state, f"{self._latest.batch:012d}-{int(time.time()):x}"
         )
         manifest = Manifest(self._latest.batch, after.to_json(), after.files, outputs)
         self._checkpoint.commit(manifest)

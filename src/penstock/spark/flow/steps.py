@@ -89,9 +89,7 @@ class Stepper:
     def _handed(self) -> set[str]:
         return {sink.name for sink in self.definition.graph.sinks.values() if sink.to is not None}
 
-    def _run(
-        self, engine: Engine, part: SegmentRun, state: FlowState, prefix: str, before: Plan
-    ) -> Reports:
+    def _run(self, engine: Engine, part: SegmentRun, state: FlowState, prefix: str, before: Plan) -> Reports:
         definition = self.definition
         job = SegmentWork(
             definition.wiring(part.plan),

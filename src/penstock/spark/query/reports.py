@@ -124,9 +124,7 @@ class NumberedStage(ABC):
         """Do one piece and report it."""
 
 
-def run_stage(
-    engine: Engine, stage: ArrowFunction, kind: type[R], pieces: int, most: int = 0
-) -> list[R]:
+def run_stage(engine: Engine, stage: ArrowFunction, kind: type[R], pieces: int, most: int = 0) -> list[R]:
     """Run a stage over the numbers 0 .. pieces - 1, a number a task (or dealt to at most ``most``); gather the reports."""
     batches = engine.run(Rows(numbers=pieces, most=most), [Stage(stage, _SCHEMA)])
     return [kind.from_json(text) for batch in batches for text in batch.column("report").to_pylist()]

@@ -80,9 +80,7 @@ class WindowStep:
         starts, ends = self.model.window_bounds([number])
         return Span(number, first, last, int(starts[0]), int(ends[0]))
 
-    def _shared(
-        self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int
-    ) -> Windowed:
+    def _shared(self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int) -> Windowed:
         kind = "live" if by_dominance(self.rowset.preference) else "stacks"
         if state.window_kind != kind:
             # The state of another strategy is of no use; the parts of all needed panes are still there.

@@ -83,7 +83,7 @@ class Channel:
 
     def send(self, message: object) -> None:
         """Send a control message."""
-        self._frame(CONTROL, 0, 0, 0, cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        self._frame(CONTROL, 0, 0, 0, pickled(message))
 
     def send_pickled(self, message: bytes) -> None:
         """Send a control message that was pickled once for several receivers."""
@@ -134,12 +134,18 @@ class Channel:
 
     def _exactly(self, count: int) -> bytes:
         try:
-            data = self._reader.read(count)
+            data: bytes = self._reader.read(count)
         except (OSError, ValueError) as error:  # ValueError: closed by another thread of ours
             raise PeerLostError(f"the other end is gone ({error})") from None
         if len(data) < count:
             raise PeerLostError("the other end hung up")
         return data
+
+
+def pickled(message: object) -> bytes:
+    """A message as bytes; functions of the caller's own program go along by value."""
+    data: bytes = cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+    return data
 
 
 def listener(host: str) -> socket.socket:

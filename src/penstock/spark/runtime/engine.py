@@ -289,9 +289,7 @@ def _tables(rows: Rows) -> Sequence[pa.Table]:
     return [table.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-def with_retries(
-    run: Callable[[], Any], tries: int = 5, notify: Callable[[str], None] | None = None
-) -> Any:
+def with_retries(run: Callable[[], Any], tries: int = 5, notify: Callable[[str], None] | None = None) -> Any:
     """Run a batch; where a worker was lost, run it again from the committed state."""
     for attempt in range(tries):
         try:

@@ -22,6 +22,7 @@ from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint, Manifest, Publication, crash_point
+from penstock.spark.runtime.engine import Engine, JobsEngine, Rows
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,19 @@ class MicroBatchRun:
             raise
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:
+        """Take a micro-batch of Structured Streaming's."""
+        if not self._prepared:
+            # Adaptive execution runs each stage as a job of its own, to find a number of partitions that is ours to
+            # choose. The session of a query is a copy, so nobody else is concerned.
+            frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            self._prepared = True
+        self._process(Rows(frame=frame), batch_id, frame.sparkSession)
+
+    def _engine(self, spark: SparkSession) -> Engine:
+        """Who carries out the stages."""
+        return JobsEngine(spark)
+
+    def _process(self, rows: Rows, batch_id: int, spark: SparkSession) -> None:
         done = self._latest.batch if self._latest else -1
         if batch_id <= done:
             return  # committed before a crash that Spark's own log did not survive
@@ -159,13 +173,9 @@ class MicroBatchRun:
             )
         started = time.time()
         before = self._latest.state if self._latest else self._program.first_state()
-        if not self._prepared:
-            # Adaptive execution runs each stage as a job of its own, to find a number of partitions that is ours to
-            # choose. The session of a query is a copy, so nobody else is concerned.
-            frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-            self._prepared = True
         prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
-        batch = MicroBatch(batch_id, frame, before, str(self._checkpoint.state_folder), prefix, started)
+        folder = str(self._checkpoint.state_folder)
+        batch = MicroBatch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
         outcome = self._program.run_batch(batch)
         crash_point("state-written", batch_id)
         manifest = Manifest(batch_id, outcome.state, list(outcome.files), list(outcome.outputs))

@@ -20,7 +20,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.channel import CONTROL, END, ROWS, Channel, Frame, PeerLostError, StrangerError, listener
+from penstock.spark.runtime.channel import (
+    CONTROL,
+    END,
+    ROWS,
+    Channel,
+    Frame,
+    PeerLostError,
+    StrangerError,
+    listener,
+)
 from penstock.spark.runtime.orders import (
     DRIVER,
     Abort,
@@ -192,7 +201,9 @@ class Resident:
                 connection, _ = self._door.accept()
             except OSError:
                 return
-            threading.Thread(target=self._take_in, args=(connection,), name="penstock-peer", daemon=True).start()
+            threading.Thread(
+                target=self._take_in, args=(connection,), name="penstock-peer", daemon=True
+            ).start()
 
     def _take_in(self, connection: socket.socket) -> None:
         with contextlib.suppress(PeerLostError, StrangerError):

@@ -27,8 +27,14 @@ from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.channel import CONTROL, ROWS, Channel, Frame, PeerLostError, StrangerError, listener
-from penstock.spark.runtime.orders import Abort, Done, Drop, Failed, Hello, Keep, Leave, Members
+from penstock.spark.runtime.channel import (
+    Channel,
+    Frame,
+    PeerLostError,
+    StrangerError,
+    listener,
+)
+from penstock.spark.runtime.orders import Abort, Drop, Hello, Keep, Leave, Members
 from penstock.spark.runtime.resident import serve
 
 #: Objects that workers keep between jobs (readers, wirings), at most.
@@ -59,7 +65,9 @@ class Workers:
         self._notify = notify or (lambda text: None)
         self._secret = secrets.token_bytes(32)
         conf = self._context.getConf()
-        self._door = listener(conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "127.0.0.1")
+        self._door = listener(
+            conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "127.0.0.1"
+        )
         self._address = (conf.get("spark.driver.host") or "127.0.0.1", self._door.getsockname()[1])
         self.changed = threading.Condition()
         self._planned: set[int] = set()
@@ -177,7 +185,9 @@ class Workers:
         return f"penstock-workers-{self._name}"
 
     def _submit(self, number: int) -> None:
-        thread = InheritableThread(target=self._job, args=(number,), name=f"penstock-worker-{number}", daemon=True)
+        thread = InheritableThread(
+            target=self._job, args=(number,), name=f"penstock-worker-{number}", daemon=True
+        )
         thread.start()
 
     def _job(self, number: int) -> None:
@@ -209,7 +219,9 @@ class Workers:
                 connection, _ = self._door.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), name="penstock-from-worker", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(connection,), name="penstock-from-worker", daemon=True
+            ).start()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -313,13 +325,13 @@ class _Keeping:
         keys = {at: key for at, (key, _) in self._keys.items()}
         sink = io.BytesIO()
         pickler = _KeepingPickler(sink, keys)
-        pickler.dump(order)
+        pickler.dump(order)  # type: ignore[no-untyped-call]
         return sink.getvalue()
 
 
-class _KeepingPickler(cloudpickle.Pickler):  # type: ignore[misc,name-defined]  # untyped in pyspark
+class _KeepingPickler(cloudpickle.Pickler):
     def __init__(self, sink: io.BytesIO, keys: dict[int, int]) -> None:
-        super().__init__(sink, protocol=pickle.HIGHEST_PROTOCOL)
+        super().__init__(sink, protocol=pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
         self._kept_keys = keys
 
     def persistent_id(self, value: object) -> int | None:
