@@ -14,9 +14,10 @@ import penstock as ps
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.splitting import StatisticSplitting
 from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.runtime.engine import JobsEngine, Rows
 from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.microbatch import MicroBatch
-from penstock.testing.frames import InProcessFrame
+from penstock.spark.runtime.microbatch import Batch
+from penstock.testing.frames import InProcessFrame, InProcessSession
 
 SCHEMA = pa.schema(
     [
@@ -169,7 +170,16 @@ def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object
     for number, rows in enumerate(stream):
         half = len(rows) // 2
         parts = [[table(rows[:half], first)], [table(rows[half:], first + half)]]
-        batch = MicroBatch(number, InProcessFrame(parts), state, str(folder / "state"), f"{number}", 0.0)
+        batch = Batch(
+            number,
+            Rows(frame=InProcessFrame(parts)),
+            JobsEngine(InProcessSession()),
+            InProcessSession(),
+            state,
+            str(folder / "state"),
+            f"{number}",
+            0.0,
+        )
         program.target = case.scales[number % len(case.scales)]
         outcome = program.run_batch(batch)
         state, first = outcome.state, first + len(rows)

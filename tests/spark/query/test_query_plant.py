@@ -17,9 +17,10 @@ from penstock.policies import Fuzzy
 from penstock.spark.query.figures import stage_utilisation
 from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.query_plant import QueryPlant
+from penstock.spark.runtime.engine import JobsEngine, Rows
 from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.microbatch import MicroBatch
-from penstock.testing.frames import InProcessFrame
+from penstock.spark.runtime.microbatch import Batch
+from penstock.testing.frames import InProcessFrame, InProcessSession
 
 SCHEMA = pa.schema([("t", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])
 
@@ -66,7 +67,16 @@ def query_run(tmp_path):
         for number in range(batches):
             columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]
             frame = InProcessFrame([[pa.record_batch([pa.array(c) for c in columns], schema=SCHEMA)]])
-            batch = MicroBatch(number, frame, state, str(tmp_path / "state"), str(number), 1000.0 + number)
+            batch = Batch(
+                number,
+                Rows(frame=frame),
+                JobsEngine(InProcessSession()),
+                InProcessSession(),
+                state,
+                str(tmp_path / "state"),
+                str(number),
+                1000.0 + number,
+            )
             outcome = program.run_batch(batch)
             program.committed(batch, outcome, 0.2)
             controller.step()

@@ -22,7 +22,7 @@ from penstock.spark.flow.steps import SegmentRun, Stepper
 from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.checkpoint import Publication
 from penstock.spark.runtime.engine import Engine
-from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
+from penstock.spark.runtime.microbatch import Batch, BatchResult
 from penstock.spark.runtime.sinks import read_back
 
 Listener = Callable[[Profile], None]
@@ -95,7 +95,7 @@ class FlowProgram:
             plan = plan.changed(self.definition.regions, **changes)
         return plan
 
-    def run_batch(self, batch: MicroBatch) -> BatchResult:
+    def run_batch(self, batch: Batch) -> BatchResult:
         """One micro-batch: the first segments on its rows, and whatever later segments are due."""
         state = FlowState.from_json(batch.state)
         before = state.plan.fitted(self.definition.regions)
@@ -144,7 +144,7 @@ class FlowProgram:
         }
         return BatchResult(after.to_json(), after.files, [*outputs, *outcome.outputs], progress)
 
-    def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
+    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> None:
         """Hand rows to the sinks on the driver, then tell those who listen."""
         if self._last is None:
             return

@@ -12,7 +12,7 @@ from penstock.preference.splitting import SplitState
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.state import QueryState, QueryTotals
 from penstock.spark.query.window_stage import Windowed
-from penstock.spark.runtime.microbatch import MicroBatch
+from penstock.spark.runtime.microbatch import Batch
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class QueryFigures:
 
 
 def figures_of(
-    batch: MicroBatch,
+    batch: Batch,
     observed: QueryState,
     state: QueryState,
     measured: Measurements,

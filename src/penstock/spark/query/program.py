@@ -28,7 +28,7 @@ from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closi
 from penstock.spark.runtime.checkpoint import Publication, crash_point
 from penstock.spark.runtime.engine import Stage
 from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.microbatch import BatchResult, MicroBatch
+from penstock.spark.runtime.microbatch import Batch, BatchResult
 from penstock.spark.runtime.sinks import SinkFunction, read_back
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class QueryProgram:
         )
         return state.to_json()
 
-    def run_batch(self, batch: MicroBatch) -> BatchResult:
+    def run_batch(self, batch: Batch) -> BatchResult:
         """Process one micro-batch."""
         committed = QueryState.from_json(batch.state)
         start = self._rescaled(committed)
@@ -179,7 +179,7 @@ class QueryProgram:
         outputs = self._give_out(batch, done) + self._set_aside(folded)
         return BatchResult(state.to_json(), state.files, outputs, figures.progress(), figures)
 
-    def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
+    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> None:
         """Tell those who listen."""
         if isinstance(outcome.figures, QueryFigures):
             self.listeners.tell(replace(outcome.figures, seconds=seconds, committed=time.time()))
@@ -192,7 +192,7 @@ class QueryProgram:
         """Pane and window workers of the next batch."""
         return self.target or self._worked
 
-    def _fold(self, batch: MicroBatch, state: QueryState) -> Folded:
+    def _fold(self, batch: Batch, state: QueryState) -> Folded:
         router = Router(
             time=self.query.time,
             attributes=tuple(a.column for a in self.query.preference.attributes if a.direction != "diff"),
@@ -225,7 +225,7 @@ class QueryProgram:
             stats = stats.merge(tally.stats)
         return Folded(stats, tallies, sorted(workers, key=lambda w: w.worker))
 
-    def _plan(self, batch: MicroBatch, state: QueryState) -> RoutingPlan:
+    def _plan(self, batch: Batch, state: QueryState) -> RoutingPlan:
         loads = (*state.loads, *([0.0] * state.pane_workers))[: state.pane_workers]
         owners: dict[int, tuple[int, int]] = {}
         for worker, parts in state.held().items():
@@ -242,7 +242,7 @@ class QueryProgram:
             owners=owners,
         )
 
-    def _observed(self, batch: MicroBatch, state: QueryState, folded: Folded) -> QueryState:
+    def _observed(self, batch: Batch, state: QueryState, folded: Folded) -> QueryState:
         """The state with the batch's parts in it and slack and punctuation advanced."""
         held = state.held()
         parts = {part.id: part for part in state.parts}
@@ -279,7 +279,7 @@ class QueryProgram:
             disorder=self.query.disorder.step(state.disorder, folded.stats),
         )
 
-    def _close_raw(self, batch: MicroBatch, state: QueryState) -> tuple[QueryState, float]:
+    def _close_raw(self, batch: Batch, state: QueryState) -> tuple[QueryState, float]:
         """In-order processing: what was held back is computed now, in order of time."""
         raw = [] if self._plain else closing_parts(state, self.model)
         if not raw:
@@ -295,7 +295,7 @@ class QueryProgram:
         state = replace(state, parts=tuple(parts.values()), pane_times=times)
         return state, sum(r.busy for r in reports)
 
-    def _windowing(self, batch: MicroBatch) -> WindowStep:
+    def _windowing(self, batch: Batch) -> WindowStep:
         return WindowStep(
             rowset=self.rowset,
             model=self.model,
@@ -307,7 +307,7 @@ class QueryProgram:
             prefix=batch.prefix,
         )
 
-    def _give_out(self, batch: MicroBatch, done: Windowed) -> list[Publication]:
+    def _give_out(self, batch: Batch, done: Windowed) -> list[Publication]:
         files = sorted(done.output_files)
         if self.outputs.function is not None:
             if files:

@@ -26,7 +26,7 @@ from penstock.spark.runtime.engine import Engine, JobsEngine, Rows
 
 
 @dataclass(frozen=True)
-class MicroBatch:
+class Batch:
     """What a program knows about the micro-batch at hand."""
 
     id: int
@@ -62,10 +62,10 @@ class Program(Protocol):
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
 
-    def run_batch(self, batch: MicroBatch) -> BatchResult:
+    def run_batch(self, batch: Batch) -> BatchResult:
         """Process one micro-batch; must depend on nothing but the state and the rows."""
 
-    def committed(self, batch: MicroBatch, outcome: BatchResult, seconds: float) -> None:
+    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> None:
         """Told after the commit, with the time the whole batch took: the place for journals and controllers."""
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class MicroBatchRun:
         before = self._latest.state if self._latest else self._program.first_state()
         prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
         folder = str(self._checkpoint.state_folder)
-        batch = MicroBatch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
+        batch = Batch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
         outcome = self._program.run_batch(batch)
         crash_point("state-written", batch_id)
         manifest = Manifest(batch_id, outcome.state, list(outcome.files), list(outcome.outputs))
