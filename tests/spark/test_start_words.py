@@ -8,7 +8,8 @@ import penstock
 from penstock.spark.attach.autoscaler import Autoscaler
 from penstock.spark.flow.flow import Flow
 from penstock.spark.flow.run import FlowRun
-from penstock.spark.query.preference_query import PreferenceQuery, QueryRun
+from penstock.spark.query.preference_query import PreferenceQuery
+from penstock.spark.query.run import QueryRun
 
 STARTS = {"query": PreferenceQuery.start, "flow": Flow.start, "attach": penstock.attach}
 

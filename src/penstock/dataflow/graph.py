@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
+from penstock.core.names import check_name
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.key_types import with_common_keys
 from penstock.dataflow.operators import (
@@ -145,9 +146,7 @@ class Graph:
     """
 
     def __init__(self, name: str) -> None:
-        if not name or "/" in name:
-            raise PenstockError(f"A flow needs a name without slashes, not {name!r}.")
-        self.name = name
+        self.name = check_name(name, "flow")
         self.sources: dict[str, Source] = {}
         self.nodes: dict[str, Node] = {}
         self.sinks: dict[str, Sink] = {}
@@ -206,10 +205,10 @@ class Graph:
         return node.stream() if node.spec.outputs else Stream(self, node.name, "")
 
     def sink(self, name: str, stream: Stream, to: SinkFunction | None = None) -> None:
-        """Name an output of the flow; its rows go to a folder of that name, or to ``to(batch, table)`` on the driver."""
+        """Name an output of the flow; its rows go to a folder of that name, or to ``to(frame, batch_id)`` on the driver."""
         if name in self.sinks:
             raise PenstockError(f"Two sinks are called '{name}'; give each its own name.")
-        self.sinks[name] = Sink(name, stream, to)
+        self.sinks[name] = Sink(check_name(name, "sink"), stream, to)
 
     def node(self, name: str) -> Node:
         """The operator of that name."""
@@ -294,9 +293,7 @@ class Graph:
             raise PenstockError(
                 f"Two sources or operators of the flow '{self.name}' are called '{name}'; name each once."
             )
-        if not name or "/" in name:
-            raise PenstockError(f"A source or operator needs a name without slashes, not {name!r}.")
-        return name
+        return check_name(name, "source or operator")
 
     def _numbered(self, label: str) -> str:
         taken = {*self.sources, *self.nodes}

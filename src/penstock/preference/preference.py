@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.plain_values import fields_of, plain_values
 from penstock.preference import attributes as columns
 from penstock.preference.attributes import Attribute
 from penstock.preference.group_codes import group_codes
@@ -105,8 +106,27 @@ class Preference(ABC):
         """The plain answer over a static Spark DataFrame, no windows: local results merged in a tree."""
         return import_module("penstock.spark.query.static_answer").answer_of(self, df)
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What besides the attributes makes this preference what it is, as plain values.
+
+        State of a query is of no use for one with other parameters. By default everything that the object and its
+        classes hold under public names.
+        """
+        held: dict[str, Any] = {}
+        for kind in reversed(type(self).__mro__[: type(self).__mro__.index(Preference)]):
+            held |= {k: v for k, v in vars(kind).items() if not k.startswith("_") and _is_value(v)}
+        held |= fields_of(self)
+        held.pop("attributes", None)
+        return {name: plain_values(held[name]) for name in sorted(held)}
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.attributes))})"
+
+
+def _is_value(member: object) -> bool:
+    """Whether a member of a class is a value, not a method or a property."""
+    return not (callable(member) or hasattr(member, "__get__"))
 
 
 def _takes_classes(method: Callable[..., Any]) -> bool:

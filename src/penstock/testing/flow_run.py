@@ -83,7 +83,7 @@ def start_in_process(
     definition = Definition(graph)
     base = Path(folder)
     held = Checkpoint(base / "checkpoint", definition.identity(groups))
-    sinks = {name: OutputFolder.made(base / "out" / name, "output") for name in graph.sinks}
+    sinks = {name: OutputFolder.made(base / "out" / name, f"sink {name}") for name in graph.sinks}
     for name in graph.nodes:
         (base / "dead" / name).mkdir(parents=True, exist_ok=True)
     outputs = FlowOutputs(sinks, OutputFolder.made(base / "dead", "dead-letter"))

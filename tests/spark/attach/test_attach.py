@@ -143,6 +143,49 @@ def test_executors_follow_the_load_and_the_output_is_complete(drive, cluster, tm
     assert all(journal.decisions["reason"])
 
 
+BY_HAND = (
+    PLAIN
+    + """
+    import json
+    import penstock
+    seen = []
+    with penstock.spark.running(spark):
+        handle = penstock.attach(query, executors=(1, 2), period=0.5, journal=folder / "journal.jsonl")
+        handle.listen(seen.append)
+        handle.pause()
+        refused = ""
+        try:
+            handle.rescale(executors=3)
+        except penstock.PenstockError as error:
+            refused = str(error)
+
+        def reached(count):
+            handle.rescale(executors=count)
+            end = time.time() + seconds
+            while time.time() < end and handle.progress.get("executors") != count:
+                time.sleep(0.1)
+            return handle.progress["executors"]
+
+        counts = [reached(1), reached(2), reached(1)]
+        query.stop()
+        handle.stop()
+        print(json.dumps({"refused": refused, "counts": counts, "seen": len(seen)}), flush=True)
+"""
+)
+
+
+def test_executors_can_be_asked_for_by_hand_while_the_policy_is_paused(drive, tmp_path):
+    Feeder(tmp_path).feed(40, lambda: True, 1)
+    child = drive(BY_HAND, tmp_path, 100)
+    out, err = child.communicate(timeout=230)
+    assert child.returncode == 0, err
+    told = json.loads(out.splitlines()[-1])
+    assert "may have 1 to 2 executors, not 3" in told["refused"]
+    assert told["counts"] == [1, 2, 1]
+    assert told["seen"] >= 3
+    assert "by hand" in set(read(tmp_path / "journal.jsonl").reconfigurations["source"])
+
+
 @pytest.mark.kill
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_behind_when_the_driver_is_ended(drive, cluster, tmp_path, how):
@@ -204,6 +247,32 @@ def test_wrong_arguments_are_told_and_do_not_touch_the_query(spark, arguments, w
         handle.stop()
     finally:
         query.stop()
+
+
+def test_attaching_twice_is_refused_until_the_first_has_ended(spark, tmp_path, monkeypatch):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    told = []
+    monkeypatch.chdir(tmp_path)
+    query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("../../twice").start()
+    words = {"executors": None, "period": 0.5, "notify": told.append}
+    try:
+        first = penstock.attach(query, **words)
+        second = penstock.attach(query, journal=MemoryJournal(), **words)
+        assert "has an autoscaler already" in second.problem
+        assert not first.problem
+        assert second.settings.dry_run
+        second.stop()
+        first.stop()
+        third = penstock.attach(query, journal=MemoryJournal(), **words)
+        assert not third.problem
+        third.stop()
+    finally:
+        query.stop()
+    # A name that somebody else gave is no path either.
+    journal = Path(first.journal).resolve()
+    assert journal.parent == (tmp_path / "penstock-runs" / "autoscale").resolve()
 
 
 class Raising:

@@ -20,8 +20,7 @@ from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
 from penstock.dataflow.regions import find_regions
 from penstock.dataflow.running_figures import running_count, running_sum
-from penstock.spark.runtime import checkpoint as checkpoint_module
-from penstock.spark.runtime import microbatch
+from penstock.spark.runtime import milestones
 from penstock.testing.flow_run import start_in_process
 
 ROW = {"k": int, "j": int, "v": int}
@@ -200,15 +199,14 @@ class dying_at:
         self.point, self.number = point, number
 
     def __enter__(self):
-        def die(name, number):
-            if (name, number) == (self.point, self.number):
-                raise Killed
+        milestones.hooks.append(self.die)
 
-        self.before = checkpoint_module.crash_point
-        checkpoint_module.crash_point = microbatch.crash_point = die
+    def die(self, name, number):
+        if (name, number) == (self.point, self.number):
+            raise Killed
 
     def __exit__(self, *_):
-        checkpoint_module.crash_point = microbatch.crash_point = self.before
+        milestones.hooks.remove(self.die)
 
 
 @settings(deadline=None, max_examples=50)

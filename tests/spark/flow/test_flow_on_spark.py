@@ -129,6 +129,29 @@ def test_a_second_start_goes_on_where_the_first_ended(spark, tmp_path):
     assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.plain(listed))
 
 
+def test_a_flow_goes_on_from_the_version_before_a_damaged_one_and_repeats_no_row(spark, tmp_path):
+    listed, tables = lines(2000, 4)
+    for count in (2, 3, 4):
+        flow = penstock.Flow("wordcount")
+        wordcount.build(flow.source("lines", played(spark, tables[:count], tmp_path / "in"))).sink("counts")
+        run = flow.start(
+            spark,
+            checkpoint=tmp_path / "ck",
+            output=tmp_path / "out",
+            available_now=True,
+            replicas={"count": 2},
+        )
+        run.await_termination()
+        if count < 4:
+            newest = max((tmp_path / "ck" / "penstock" / "state").iterdir())
+            newest.write_bytes(newest.read_bytes()[:-1])
+    rows = rows_of(tmp_path / "out" / "counts")
+    assert last_counts(rows) == dict(wordcount.plain(listed))
+    assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
+    told = (tmp_path / "ck" / "journal.jsonl").read_text()
+    assert told.count("is run again from the version before it") == 2
+
+
 def test_an_operator_that_fails_ends_the_run_with_the_tuple(spark, tmp_path):
     @penstock.operator(output={"line": str})
     def fussy(rows, output):
@@ -164,7 +187,10 @@ DRIVER = """
     from pathlib import Path
     import penstock
     from penstock.apps import wordcount
+    from penstock.testing.crashes import kill_at
     base = Path(sys.argv[1])
+    for point in sys.argv[2:]:
+        kill_at(point)
     spark = penstock.spark.session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
     stream = spark.readStream.schema("line string").option("maxFilesPerTrigger", 1).parquet(str(base / "in"))
     flow = penstock.Flow("wordcount")
@@ -185,10 +211,8 @@ def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_pa
     script.write_text("import penstock.spark\n" + textwrap.dedent(DRIVER))
 
     def start(crash=None):
-        environment = os.environ | ({"PENSTOCK_CRASH_AT": crash} if crash else {})
         return subprocess.Popen(
-            [sys.executable, str(script), str(tmp_path)],
-            env=environment,
+            [sys.executable, str(script), str(tmp_path), *([crash] if crash else [])],
             start_new_session=True,
             stderr=subprocess.DEVNULL,
         )
@@ -212,6 +236,7 @@ def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_pa
     assert last_counts(rows) == dict(wordcount.plain(listed))
     assert Counter((r["word"], r["count"]) for r in rows).most_common(1)[0][1] == 1
     assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
+    assert not any((tmp_path / "out" / "counts" / "_staging").iterdir())
 
 
 def kill_a_python_worker(driver):

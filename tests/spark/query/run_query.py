@@ -1,12 +1,16 @@
-"""A driver of its own for the recovery tests: run_query.py IN OUT CHECKPOINT [MASTER]."""
+"""A driver of its own for the recovery tests: run_query.py IN OUT CHECKPOINT [MASTER]; CRASH_AT=POINT:BATCH kills it there."""
 
+import os
 import sys
 
 import penstock as ps
 import penstock.spark
+from penstock.testing.crashes import kill_at
 
 
 def main(source: str, output: str, checkpoint: str, master: str = "local[2]") -> None:
+    if os.environ.get("CRASH_AT"):
+        kill_at(os.environ["CRASH_AT"])
     spark = penstock.spark.session(master, config={"spark.executor.memory": "512m", "spark.cores.max": "2"})
     schema = "event_time timestamp, price double, rating long, region string, offer long"
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(source)

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.core.errors import PenstockError
 from penstock.disorder.stats import BatchStats, partition_stats
+from penstock.preference.preference import Preference
 from penstock.preference.splitting import StatisticSplitting
 from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import JobsEngine, Rows
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import Batch
@@ -183,7 +186,7 @@ def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object
         program.target = case.scales[number % len(case.scales)]
         outcome = program.run_batch(batch)
         state, first = outcome.state, first + len(rows)
-        seen = [pq.read_table(o.staged).to_pylist() for o in outcome.outputs]
+        seen = [pq.read_table(folder / o.staged).to_pylist() for o in outcome.outputs]
         results.append([row for rows in seen for row in rows])
     return results, state
 
@@ -288,3 +291,39 @@ def test_in_order_processing_holds_rows_that_out_of_order_processing_has_reduced
     _, state = run(case, stream, tmp_path)
     held = sum(part[5] for part in state["parts"])
     assert held == (9 if isinstance(disorder, ps.InOrder) else 1)
+
+
+class WithTolerance(Preference):
+    """A user's preference with a parameter of the object and one of the class."""
+
+    attributes = (ps.minimize("x"),)
+    strict = False
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+
+    def select(self, points):
+        return np.flatnonzero(points[:, 0] <= points[:, 0].min(initial=np.inf) + self.tolerance)
+
+    def merge(self, left, right):
+        kept = self.select(np.vstack([left, right]))
+        return kept[kept < len(left)], kept[kept >= len(left)] - len(left)
+
+
+class Strict(WithTolerance):
+    strict = True
+
+
+def test_the_parameters_of_a_users_preference_are_part_of_the_identity(tmp_path):
+    def identity(preference):
+        query = ps.PreferenceQuery(preference, time="t", window="1 second")
+        outputs = QueryOutputs(
+            OutputFolder.made(tmp_path, "output"), OutputFolder.made(tmp_path, "dead-letter")
+        )
+        return QueryProgram(query, SCHEMA, outputs, 1.0).identity
+
+    Checkpoint(tmp_path / "ck", identity(WithTolerance(0.5))).close()
+    Checkpoint(tmp_path / "ck", identity(WithTolerance(0.5))).close()
+    with pytest.raises(PenstockError, match="its preference parameters is"):
+        Checkpoint(tmp_path / "ck", identity(WithTolerance(0.6)))
+    assert identity(Strict(0.5))["preference parameters"] == {"strict": True, "tolerance": 0.5}

@@ -66,7 +66,7 @@ def given_out(output: Path) -> dict[int, list[int]]:
 
 
 def start_driver(arguments: list[str], crash_at: str = "") -> subprocess.Popen[str]:
-    environment = os.environ | ({"PENSTOCK_CRASH_AT": crash_at} if crash_at else {})
+    environment = os.environ | {"CRASH_AT": crash_at}
     return subprocess.Popen(
         [sys.executable, str(DRIVER), *arguments],
         env=environment,

@@ -4,11 +4,18 @@ import json
 import multiprocessing
 import os
 import signal
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.checkpoint import Checkpoint, Manifest, Publication, local_path
+from penstock.spark.runtime.checkpoint import Checkpoint
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.manifest import Manifest, Publication
+from penstock.spark.runtime.paths import local_path
+from penstock.spark.runtime.segments import write_segments
+from penstock.testing.crashes import kill_at
 from waiting import PATIENCE
 
 IDENTITY = {"kind": "test", "window": 5}
@@ -53,7 +60,7 @@ def test_files_that_no_kept_version_names_are_removed(tmp_path):
     for batch in range(5):
         checkpoint.commit(Manifest(batch, {}, [state_file(checkpoint, f"f{batch}")]))
     assert sorted(p.name for p in checkpoint.state_folder.iterdir()) == ["f3", "f4"]
-    assert len(list((tmp_path / "penstock" / "commits").iterdir())) == 2
+    assert len(list((tmp_path / "penstock" / "commits").glob("*.json"))) == 2
 
 
 def test_files_of_attempts_that_failed_are_swept_at_the_next_start(tmp_path):
@@ -102,7 +109,7 @@ def test_places_that_cannot_be_written_get_one_sentence(tmp_path):
 
 
 def _commit_and_die(folder: str, point: str) -> None:
-    os.environ["PENSTOCK_CRASH_AT"] = f"{point}:1"
+    kill_at(f"{point}:1")
     checkpoint = Checkpoint(folder, IDENTITY)
     checkpoint.commit(Manifest(1, {"batch": 1}))
 
@@ -121,3 +128,184 @@ def test_a_process_killed_around_its_commit_leaves_the_version_before_or_after_i
     child.join(PATIENCE)
     assert child.exitcode == -signal.SIGKILL
     assert Checkpoint(tmp_path, IDENTITY).recover().state == {"batch": batch}
+
+
+def output_folder(path, role="output"):
+    return {role: OutputFolder.made(path, role)}
+
+
+def with_output(tmp_path, name="ck", out="out"):
+    checkpoint = Checkpoint(tmp_path / name, IDENTITY)
+    folders = output_folder(tmp_path / out)
+    checkpoint.recover(folders)
+    return checkpoint, folders["output"]
+
+
+def committed(checkpoint, folder, batch):
+    """Commit a batch with one state file and one output file, as a run does."""
+    staged = Path(folder.staging) / f"{batch}.parquet"
+    staged.write_text(f"rows {batch}")
+    data = pa.table({"batch": [batch]})
+    name = write_segments(checkpoint.state_folder, f"{batch:012d}-abc", data.schema, [data])
+    output = folder.publication(str(staged), f"part-{batch:09d}-0000.parquet")
+    checkpoint.commit(Manifest(batch, {"batch": batch}, [name], [output]))
+    for log in ("offsets", "commits"):
+        (checkpoint.spark_folder / log).mkdir(parents=True, exist_ok=True)
+        (checkpoint.spark_folder / log / str(batch)).write_text("v1")
+    return name
+
+
+def test_an_output_folder_has_one_owner(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    with pytest.raises(PenstockError, match=r"belongs to the run with the checkpoint '.*ck'"):
+        with_output(tmp_path, "another")
+    checkpoint.close()
+    assert with_output(tmp_path)[0].latest().batch == 0
+
+
+def test_a_new_checkpoint_does_not_overwrite_files_that_nobody_owns(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    (tmp_path / "out" / "_owner.json").unlink()  # as version 0.1 left it
+    with pytest.raises(PenstockError, match="holds files of another run"):
+        with_output(tmp_path, "another")
+    checkpoint.close()
+    assert with_output(tmp_path)[0].latest().batch == 0
+
+
+def test_moved_folders_are_found_where_start_says_they_are(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    # A crash between the commit and the move of the file, then somebody moves everything.
+    (tmp_path / "out" / "part-000000000-0000.parquet").rename(tmp_path / "out" / "_staging" / "0.parquet")
+    (tmp_path / "ck" / "penstock" / "commits" / "000000000000.published").unlink()
+    checkpoint.close()
+    (tmp_path / "ck").rename(tmp_path / "moved-ck")
+    (tmp_path / "out").rename(tmp_path / "moved-out")
+    with_output(tmp_path, "moved-ck", "moved-out")
+    assert (tmp_path / "moved-out" / "part-000000000-0000.parquet").read_text() == "rows 0"
+
+
+def test_a_committed_file_that_is_nowhere_is_an_error(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    (tmp_path / "out" / "part-000000000-0000.parquet").unlink()
+    checkpoint.close()
+    # Once in place, the owner of the output may take it away.
+    with_output(tmp_path)[0].close()
+    (tmp_path / "ck" / "penstock" / "commits" / "000000000000.published").unlink()
+    with pytest.raises(PenstockError, match=r"neither at '.*part-000000000-0000.parquet' nor at"):
+        with_output(tmp_path)
+
+
+def flip_a_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("what", ["state", "state gone", "manifest", "manifest torn", "manifest gone"])
+def test_a_damaged_newest_version_falls_back_to_the_one_before_and_spark_goes_back_with_it(tmp_path, what):
+    checkpoint, folder = with_output(tmp_path)
+    for batch in range(3):
+        name = committed(checkpoint, folder, batch)
+    (checkpoint.spark_folder / "offsets" / "3").write_text("v1")
+    checkpoint.close()
+    state, manifest = checkpoint.state_folder / name, checkpoint._manifest(2)
+    if what == "state":
+        flip_a_byte(state)
+    elif what == "state gone":
+        state.unlink()
+    elif what == "manifest":
+        manifest.write_text(manifest.read_text().replace('"batch":2', '"batch":3'))
+    elif what == "manifest torn":
+        manifest.write_text(manifest.read_text()[:40])
+    else:
+        manifest.unlink()
+    again, _ = with_output(tmp_path)
+    assert again.latest().state == {"batch": 1}
+    assert (manifest if "manifest" in what else state).name in again.mended
+    logs = {
+        log: sorted(p.name for p in (again.spark_folder / log).iterdir()) for log in ("offsets", "commits")
+    }
+    assert logs == {"offsets": ["0", "1", "2"], "commits": ["0", "1"]}
+    visible = sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
+    assert visible == ["part-000000000-0000.parquet", "part-000000001-0000.parquet"]
+
+
+def test_without_a_whole_version_one_sentence_names_the_file(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    for batch in range(3):
+        committed(checkpoint, folder, batch)
+    checkpoint.close()
+    for path in checkpoint.state_folder.iterdir():
+        flip_a_byte(path)
+    with pytest.raises(
+        PenstockError, match=r"cannot be used: the file '.*arrow' is damaged, and there is no whole"
+    ):
+        with_output(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", '["x"]', None])
+def test_a_torn_or_missing_identity_is_one_sentence_that_names_it(tmp_path, content):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    checkpoint.close()
+    identity = tmp_path / "ck" / "penstock" / "identity.json"
+    identity.unlink() if content is None else identity.write_text(content)
+    with pytest.raises(PenstockError, match=r"identity\.json"):
+        Checkpoint(tmp_path / "ck", IDENTITY)
+
+
+def test_what_a_commit_names_is_on_disk_before_it(tmp_path, monkeypatch):
+    """The order of what is forced to the disk: state, its folder, the staged file's folder, manifest, then the rename."""
+    seen = []
+    fsync, rename = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (seen.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (seen.append(f"rename {b}"), rename(a, b)))
+    checkpoint, folder = with_output(tmp_path)
+    seen.clear()
+    committed(checkpoint, folder, 0)
+    names = [Path(s).name for s in seen]
+    at = names.index("000000000000.tmp")
+    assert {"state", "_staging"} <= set(names[:at])
+    assert any(n.startswith(".000000000000-abc") for n in names[:at])
+    assert [names[at + 1], names[at + 2]] == ["000000000000.json", "commits"]
+
+
+def test_version_0_1_is_read(tmp_path):
+    """A manifest with absolute paths, no checksums, and an identity without the later keys."""
+    checkpoint = Checkpoint(tmp_path / "ck", IDENTITY)
+    staged, final = tmp_path / "staged", tmp_path / "final"
+    staged.write_text("rows")
+    (checkpoint.state_folder / "000000000000-abc-w0-0123.arrow").write_text("x")
+    old = {
+        "batch": 0,
+        "state": {"sum": 3},
+        "files": ["000000000000-abc-w0-0123.arrow"],
+        "outputs": [{"staged": str(staged), "final": str(final)}],
+        "schema": 1,
+    }
+    checkpoint._manifest(0).write_text(json.dumps(old))
+    (tmp_path / "ck" / "penstock" / "id").unlink()
+    checkpoint.close()
+    again = Checkpoint(tmp_path / "ck", IDENTITY | {"preference parameters": {"k": 3}})
+    assert again.recover(output_folder(tmp_path / "out")).state == {"sum": 3}
+    assert final.read_text() == "rows"
+    again.close()
+    with pytest.raises(PenstockError, match="its preference parameters is"):
+        Checkpoint(tmp_path / "ck", IDENTITY | {"preference parameters": {"k": 4}})
+
+
+def test_temporary_files_that_spark_left_are_removed(tmp_path):
+    checkpoint = Checkpoint(tmp_path, IDENTITY)
+    offsets = checkpoint.spark_folder / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.3b8a7cd0.tmp", "..0.3b8a7cd0.tmp.crc", "0", ".0.crc"):
+        (offsets / name).write_text("")
+    checkpoint.recover()
+    assert sorted(p.name for p in offsets.iterdir()) == [".0.crc", "0"]
+    (offsets / "0").unlink()
+    checkpoint.recover()
+    assert not any(offsets.iterdir())

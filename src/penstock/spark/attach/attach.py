@@ -1,16 +1,22 @@
 """Autoscale a Structured Streaming query that Penstock did not write."""
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
+from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
 from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal
 from penstock.spark.attach.settings import Settings
 from penstock.spark.runtime.starting import PERIOD, JournalLike
+
+#: The autoscaler of each attached query, as long as somebody holds it.
+_attached: WeakValueDictionary[str, Autoscaler] = WeakValueDictionary()
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,12 +81,16 @@ def attach(
         in the journal, and the query is only observed.
     """
     session = _session_of(query)
-    problem = ""
+    id_ = str(query.id)
+    problem = _already(id_)
     try:
         settings = Settings(executors, cpu, target, period, dry_run)
+        if name is not None:
+            check_name(name, "query")
     except PenstockError as error:
-        problem, settings = str(error), Settings(executors=None, dry_run=True)
-    id_ = str(query.id)
+        problem, name = str(error), None
+    if problem:
+        settings = Settings(executors=None, dry_run=True)
     handle = Autoscaler(
         session,
         lambda other, _: other == id_,
@@ -91,11 +101,28 @@ def attach(
         metrics=metrics,
         linger=linger,
         notify=notify or _to_terminal,
-        label=f"-{name or query.name or id_[:8]}",
+        label=f"-{name or _as_file_name(query.name) or id_[:8]}",
     )
     if problem:
         handle._give_up(problem)
+    else:
+        _attached[id_] = handle
     return handle.start()
+
+
+def _already(query: str) -> str:
+    """Why a query cannot be attached; empty where it can."""
+    handle = _attached.get(query)
+    if handle is None or not handle.active:
+        return ""
+    return (
+        "this query has an autoscaler already, and two would undo each other's changes; stop that one first"
+    )
+
+
+def _as_file_name(name: str | None) -> str:
+    """The name of somebody else's query, which may hold anything, as a part of a file's name."""
+    return re.sub(r"[^\w-]+", "-", name or "")[:60]
 
 
 def _session_of(query: StreamingQuery) -> "SparkSession":

@@ -21,7 +21,6 @@ from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
-from penstock.core.records import encode
 from penstock.policies import Static
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
@@ -117,12 +116,12 @@ class Autoscaler:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Figures of the last look at the queries, as the journal has them; empty before the first."""
-        return {} if self._seen is None else encode(self._seen)
+        """Figures of the last look at the queries; empty before the first."""
+        return {} if self._seen is None else _figures(self._seen)
 
     def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
         """Tell ``listener`` the figures of each look at the queries."""
-        self.controller.observed.add(lambda observation: listener(encode(observation)))
+        self.controller.observed.add(lambda observation: listener(_figures(observation)))
 
     def pause(self) -> None:
         """Go on observing and deciding, but change nothing until :meth:`resume`."""
@@ -308,6 +307,23 @@ def _journal(
     except PenstockError as error:
         _to_terminal(f"No journal is kept: {error}")
         return Journal(), True
+
+
+def _figures(observation: Observation) -> dict[str, Any]:
+    """An observation in a few plain figures, query by query."""
+    queries = {
+        stage.name: {
+            "arrival_rate": stage.arrival_rate,
+            "rows": stage.tuples_in,
+            "backlog": stage.backlog,
+            "utilisation": stage.utilisation,
+            "latency": stage.latency.mean,
+            "latency_p95": stage.latency.p95,
+        }
+        for stage in observation.stages
+    }
+    executors = {} if observation.executors is None else {"executors": observation.executors.observed}
+    return {"time": observation.time, **executors, "queries": queries}
 
 
 def _cpu_seconds(session: SparkSession) -> float:

@@ -15,6 +15,7 @@ from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.listeners import Listeners
+from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
 from penstock.dataflow.explain import explain
 from penstock.dataflow.graph import Graph, Stream
@@ -31,8 +32,9 @@ from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import HANDED, FlowOutputs
-from penstock.spark.runtime.checkpoint import Checkpoint, make_folder
+from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.paths import make_folder
 from penstock.spark.runtime.starting import (
     PERIOD,
     JournalLike,
@@ -136,6 +138,8 @@ class Flow(Graph):
         if not 1 <= groups <= 65_536:
             raise PenstockError(f"A flow can have 1 to 65536 key groups, not {groups}.")
         check_period(period)
+        if name is not None:
+            check_name(name, "query")
         first = Plan.first(definition.regions, groups, replicas)
         chosen = None if policy is None else policy_named(policy, _surroundings(period, cpu is not None))
         held = Checkpoint(checkpoint, definition.identity(groups))
@@ -204,19 +208,22 @@ class Flow(Graph):
         self, held: Checkpoint, output: str | Path | None, dead_letters: str | Path | None
     ) -> FlowOutputs:
         handed = OutputFolder.made(held.folder / "penstock" / HANDED, "checkpoint")
+        functions = frozenset(sink.name for sink in self.sinks.values() if sink.to is not None)
         sinks = {}
         for sink in self.sinks.values():
-            if sink.to is None and output is None:
+            if sink.name not in functions and output is None:
                 raise PenstockError(
                     f"The sink '{sink.name}' writes files; name a folder with output=, or give it a function."
                 )
             sinks[sink.name] = (
-                handed if sink.to else OutputFolder.made(Path(str(output)) / sink.name, "output")
+                handed
+                if sink.name in functions
+                else OutputFolder.made(Path(str(output)) / sink.name, f"sink {sink.name}")
             )
         dead = dead_letter_folder(dead_letters, output, held.folder)
         for operator in self.nodes:
             make_folder(Path(dead.path) / operator, "dead-letter")
-        return FlowOutputs(sinks, dead)
+        return FlowOutputs(sinks, dead, functions)
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -1,6 +1,5 @@
 """Read a flow's checkpoint without touching it."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,19 @@ from penstock.dataflow.layers import merge
 from penstock.dataflow.plan import Plan
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.state_store import LayerFile, counts_by_group, rows_of
+from penstock.spark.runtime.durable import read_json
+from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.segments import read_segment
 
 
 def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
     """Operators, key groups, sizes and versions of the last committed batch, as plain values."""
     base = Path(folder) / "penstock"
-    try:
-        identity = json.loads((base / "identity.json").read_text())
-    except OSError:
+    if not (base / "identity.json").exists():
         raise PenstockError(
             f"'{folder}' is not a checkpoint of Penstock's; name the folder given to start()."
-        ) from None
+        )
+    identity = read_json(base / "identity.json")
     if identity.get("kind") != "flow":
         raise PenstockError(f"The checkpoint '{folder}' belongs to a preference query, not to a flow.")
     manifests = sorted((base / "commits").glob("*.json"))
@@ -32,11 +32,11 @@ def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
         raise PenstockError(
             f"The checkpoint '{folder}' has no committed batch yet; look again after the first one."
         )
-    latest = json.loads(manifests[-1].read_text())
-    state = FlowState.from_json(latest["state"])
+    latest = Manifest.read(manifests[-1])
+    state = FlowState.from_json(latest.state)
     return {
         "flow": identity["name"],
-        "batch": latest["batch"],
+        "batch": latest.batch,
         "versions": [int(m.stem) for m in manifests],
         "groups": state.plan.groups,
         "totals": vars(state.totals),

@@ -20,8 +20,9 @@ from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper
 from penstock.spark.flow.writing import FlowOutputs
-from penstock.spark.runtime.checkpoint import Publication
 from penstock.spark.runtime.engine import Engine
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
 from penstock.spark.runtime.sinks import read_back
 
@@ -57,6 +58,11 @@ class FlowProgram:
     def identity(self) -> Mapping[str, Any]:
         """What makes state of this flow unusable for another."""
         return self.definition.identity(self._first.groups)
+
+    @property
+    def folders(self) -> Mapping[str, OutputFolder]:
+        """The output folders by their role."""
+        return self.outputs.by_role
 
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
@@ -163,7 +169,7 @@ class FlowProgram:
         """Give the rows of a committed batch to the sinks that are functions."""
         files: dict[tuple[int, str], list[str]] = {}
         for batch, sink, file in state.handed:
-            files.setdefault((batch, sink), []).append(file)
+            files.setdefault((batch, sink), []).append(os.path.join(self._stepper.folder, file))
         for (batch, name), some in sorted(files.items()):
             to = self.definition.graph.sinks[name].to
             if to is not None:

@@ -1,5 +1,6 @@
 """A running flow: what ``Flow.start`` gives back."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,8 +17,9 @@ from penstock.spark.flow.flow_state import FlowState, FlowTotals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.writing import HANDED
-from penstock.spark.runtime.checkpoint import Checkpoint, Manifest
+from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import Rows
+from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.microbatch import MicroBatchRun
 from penstock.spark.runtime.starting import deprecated
 
@@ -49,9 +51,9 @@ class FlowRun(MicroBatchRun):
             state = FlowState.from_json(self._latest.state)
             program.plan = state.plan.fitted(program.definition.regions)
             program.hand_over(spark, state)  # perhaps again: the last run may have died before it had
-            needed = {file for _, _, file in state.handed}
+            needed = {os.path.basename(file) for _, _, file in state.handed}
             for path in (checkpoint.folder / "penstock" / HANDED).rglob("*.parquet"):
-                if str(path) not in needed:
+                if path.name not in needed:
                     path.unlink(missing_ok=True)
         self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
 

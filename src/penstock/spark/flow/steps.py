@@ -22,9 +22,9 @@ from penstock.spark.flow.state_store import LayerFile, OperatorState
 from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import SegmentWork
-from penstock.spark.flow.writing import FlowOutputs
-from penstock.spark.runtime.checkpoint import Publication
+from penstock.spark.flow.writing import HANDED, FlowOutputs
 from penstock.spark.runtime.engine import Engine, Rows, Stage
+from penstock.spark.runtime.manifest import Publication
 
 Reports = list[TaskReport]
 
@@ -78,16 +78,12 @@ class Stepper:
         for part, reports in zip(listed, by_part, strict=True):
             state = _folded(self.definition, state, part, reports)
             outputs += [
-                Publication(file.staged, file.final)
+                Publication(file.staged, file.final, file.folder)
                 for report in reports
                 for file in report.outputs.files
-                if file.sink not in self._handed
+                if file.folder
             ]
         return StepOutcome(state, tuple(outputs), [r for reports in by_part for r in reports])
-
-    @property
-    def _handed(self) -> set[str]:
-        return {sink.name for sink in self.definition.graph.sinks.values() if sink.to is not None}
 
     def _run(self, engine: Engine, part: SegmentRun, state: FlowState, prefix: str, before: Plan) -> Reports:
         definition = self.definition
@@ -164,10 +160,10 @@ def _folded(definition: Definition, state: FlowState, part: SegmentRun, reports:
         else:
             deferred = tuple(replace(o, files=(*o.files, *files)) if o is known else o for o in deferred)
     handed = tuple(
-        (part.batch, file.sink, file.staged)
+        (part.batch, file.sink, f"../{HANDED}/{file.staged}")
         for report in reports
         for file in report.outputs.files
-        if file.sink and definition.graph.sinks[file.sink].to
+        if not file.folder
     )
     return replace(state, operators=operators, deferred=deferred, handed=(*state.handed, *handed))
 

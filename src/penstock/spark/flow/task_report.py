@@ -20,11 +20,12 @@ class WrittenLayer:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of rows that waits under ``staged``; of dead letters where it has no sink."""
+    """A file of rows that waits as ``staged`` in an output folder (by its role; none for a sink that is a function)."""
 
-    sink: str
+    folder: str
     staged: str
     final: str
+    sink: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.rows import Chunk, joined
 from penstock.spark.flow.task_report import TaskOutputs, WrittenFile
-from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.durable import write_parquet
+from penstock.spark.runtime.folders import STAGING, OutputFolder
 
 #: Where in a checkpoint rows wait for the sinks that are functions.
 HANDED = "handed"
@@ -23,6 +23,14 @@ class FlowOutputs:
 
     sinks: Mapping[str, OutputFolder]
     dead: OutputFolder
+    #: Sinks that are functions: their rows wait in the checkpoint.
+    functions: frozenset[str] = frozenset()
+
+    @property
+    def by_role(self) -> dict[str, OutputFolder]:
+        """All folders by what they are to the run, but that of the functions, which is the checkpoint's own."""
+        own = [folder for name, folder in self.sinks.items() if name not in self.functions]
+        return {folder.role: folder for folder in (*own, self.dead)}
 
 
 class Writer:
@@ -43,24 +51,22 @@ class Writer:
         for sink, chunks in self._rows.items():
             table = joined([Chunk(c.table, c.positions) for c in chunks]).table
             sinks[sink] = table.num_rows
-            files.append(self._write(sink, table, self._outputs.sinks[sink]))
+            files.append(self._write(table, self._outputs.sinks[sink], sink=sink))
         by_operator: dict[str, list[pa.Table]] = {}
         for rows in dead:
             reasons = pa.array([rows.reason] * rows.rows.num_rows)
             by_operator.setdefault(rows.operator, []).append(rows.rows.append_column("reason", reasons))
         for operator, tables in by_operator.items():
             whole = pa.concat_tables(tables, promote_options="default")
-            files.append(self._write("", whole, self._outputs.dead, operator))
+            files.append(self._write(whole, self._outputs.dead, operator))
         counts = {operator: sum(t.num_rows for t in tables) for operator, tables in by_operator.items()}
         return TaskOutputs(sinks, tuple(files), counts)
 
-    def _write(self, sink: str, table: pa.Table, folder: OutputFolder, inside: str = "") -> WrittenFile:
-        """Write a file; it goes by the batch its rows came with, which may be older than the one at hand."""
+    def _write(self, table: pa.Table, folder: OutputFolder, inside: str = "", sink: str = "") -> WrittenFile:
+        """Write a file; it goes by the batch at hand, then by the one its rows came with, which may be older."""
         word = uuid.uuid4().hex[:8]
-        path = os.path.join(folder.staging, f"{self._prefix}-{self._origin:012d}-{word}.parquet")
-        texts = [
-            f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
-        ]
-        pq.write_table(table, path, use_dictionary=texts or False)
-        name = f"{self._batch:012d}-{self._origin:012d}-{word}.parquet"
-        return WrittenFile(sink, path, os.path.join(folder.path, inside, name))
+        staged = f"{self._prefix}-{self._origin:012d}-{word}.parquet"
+        write_parquet(table, os.path.join(folder.staging, staged))
+        name = f"{self._prefix[:12]}-{self._batch:012d}-{self._origin:012d}-{word}.parquet"
+        role = "" if sink in self._outputs.functions else folder.role
+        return WrittenFile(role, os.path.join(STAGING, staged), os.path.join(inside, name), sink)

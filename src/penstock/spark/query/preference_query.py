@@ -1,11 +1,10 @@
 """The streaming preference query: what a user writes, checks, starts."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,8 +14,8 @@ from penstock.core.controller import Controller
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
-from penstock.core.journal import Journal
 from penstock.core.listeners import Listeners
+from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
 from penstock.disorder import KSlack
 from penstock.disorder.state import Disorder
@@ -33,41 +32,14 @@ from penstock.spark.query.pane_stage import GroupedPreference
 from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
 from penstock.spark.query.rows import check_time_column
+from penstock.spark.query.run import QueryRun
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
-from penstock.spark.runtime.microbatch import MicroBatchRun
 from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
 
 RESERVED = ("window_start", "window_end")
-
-
-class QueryRun(MicroBatchRun):
-    """A running preference query."""
-
-    def __init__(
-        self,
-        program: QueryProgram,
-        checkpoint: Checkpoint,
-        journal: Journal,
-        controller: Controller[Any],
-        owns_journal: bool = True,
-    ) -> None:
-        super().__init__(program, checkpoint, journal, controller, owns_journal)
-        self._query_program = program
-
-    def rescale(self, panes: int | None = None, windows: int | None = None) -> None:
-        """Other numbers of workers, from the next micro-batch on; nothing is lost, repeated or reordered."""
-        now = self._query_program.workers
-        wanted = (panes or now[0], windows or now[1])
-        if min(wanted) < 1 or panes == 0 or windows == 0:
-            raise PenstockError(f"A stage needs at least one worker, not panes={panes}, windows={windows}.")
-        self._query_program.target = wanted
-
-    def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
-        """Tell ``listener`` the figures of each micro-batch once it is committed."""
-        self._query_program.listeners.add(lambda figures: listener(figures.progress()))
 
 
 @dataclass(frozen=True)
@@ -225,6 +197,8 @@ class PreferenceQuery:
         schema = plain_schema(frame)
         self.check(schema)
         check_period(period)
+        if name is not None:
+            check_name(name, "query")
         policy = None if policy is None else policy_named(policy, self._surroundings(period))
         outputs = self._outputs(_sink(output, foreach_batch), late, dead_letters, checkpoint)
         between = microseconds(trigger, "trigger") / 1e6
@@ -238,7 +212,6 @@ class PreferenceQuery:
             listeners.add(plant.put)
             controller = Controller(plant, policy, guards, book, period=period, dry_run=dry_run)
             run = QueryRun(program, held, book, controller, owned)
-            outputs.sweep()
             program.rowset.warm()
             run.serve(metrics, guards)
             run.launch(frame, trigger, available_now, name)

@@ -25,10 +25,11 @@ from penstock.spark.query.routing import MESSAGE_SCHEMA, Router
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
-from penstock.spark.runtime.checkpoint import Publication, crash_point
 from penstock.spark.runtime.engine import Stage
 from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
+from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.sinks import SinkFunction, read_back
 
 if TYPE_CHECKING:
@@ -44,11 +45,10 @@ class QueryOutputs:
     late: OutputFolder | None = None
     function: SinkFunction | None = None
 
-    def sweep(self) -> None:
-        """Remove what waits to be committed and never will be; call after recovery."""
-        for folder in (self.results, self.dead, self.late):
-            if folder is not None:
-                folder.sweep()
+    @property
+    def by_role(self) -> dict[str, OutputFolder]:
+        """All folders by what they are to the run."""
+        return {folder.role: folder for folder in (self.results, self.dead, self.late) if folder}
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ class QueryProgram:
         return {
             "kind": "preference query",
             "preference": repr(self.query.preference),
+            "preference parameters": self.query.preference.parameters,
             "time column": self.query.time,
             "window in microseconds": self.model.window_us,
             "slide in microseconds": self.model.slide_us,
@@ -114,6 +115,11 @@ class QueryProgram:
             "disorder handling": repr(self.query.disorder),
             "input schema": [[f.name, str(f.type)] for f in self.schema],
         }
+
+    @property
+    def folders(self) -> Mapping[str, OutputFolder]:
+        """The output folders by their role."""
+        return self.outputs.by_role
 
     @property
     def _result_schema(self) -> pa.Schema:
@@ -145,11 +151,11 @@ class QueryProgram:
         start = self._rescaled(committed)
         clock = time.perf_counter()
         folded = self._fold(batch, start)
-        crash_point("panes-folded", batch.id)
+        reached("panes-folded", batch.id)
         pane_seconds = time.perf_counter() - clock
         observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
         done = self._windowing(batch).run(batch.engine, observed)
-        crash_point("windows-written", batch.id)
+        reached("windows-written", batch.id)
         window_seconds = time.perf_counter() - clock - pane_seconds
         closed = _closed_between(observed, committed.closed_before, done.state.closed_before)
         rho = self._utilisation(start.pane_workers, folded)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from penstock.disorder.stats import BatchStats, partition_stats
@@ -20,6 +19,7 @@ from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
 from penstock.spark.query.rows import LATEST_US, Times, check_rows
 from penstock.spark.runtime.arrow_batches import from_bytes, gathered, to_bytes
+from penstock.spark.runtime.durable import write_parquet
 from penstock.spark.runtime.task import attempt_id, partition_id
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
@@ -160,5 +160,5 @@ def _set_aside(folder: str | None, prefix: str, source: int, batches: list[pa.Re
     if not batches or folder is None:
         return None
     path = f"{folder}/{prefix}-{source}-{attempt_id()}.parquet"
-    pq.write_table(pa.Table.from_batches(batches), path)
+    write_parquet(pa.Table.from_batches(batches), path)
     return path

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from penstock.preference.builders import Skyline
 from penstock.preference.preference import Preference
 from penstock.spark.query.parts import Ids, PartRows, Parts
 from penstock.spark.query.rows import time_array, time_type
+from penstock.spark.runtime.durable import write_parquet
 from penstock.spark.runtime.segments import write_segments
 
 MEMBER_SCHEMA = pa.schema([("window", pa.int64()), ("id", pa.int64())])
@@ -106,7 +106,7 @@ class WindowWriter:
             for name, type_ in self.preference.extra_columns.items()
         ]
         path = f"{self.staging}/{self.prefix}-{number}-{uuid.uuid4().hex[:8]}.parquet"
-        pq.write_table(pa.table(columns, schema=result), path, use_dictionary=_texts(result))
+        write_parquet(pa.table(columns, schema=result), path)
         return WrittenWindows(by_window, path)
 
     def _write_members(
@@ -119,8 +119,3 @@ class WindowWriter:
         table = pa.table([pa.array(windows), pa.array(ids)], schema=MEMBER_SCHEMA)
         name = write_segments(parts.state_folder, f"{self.prefix}-members{number}", MEMBER_SCHEMA, [table])
         return WrittenWindows(members_file=name)
-
-
-def _texts(schema: pa.Schema) -> list[str] | bool:
-    """Columns worth a dictionary: texts. Encoding random numbers costs time and saves nothing."""
-    return [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)] or False

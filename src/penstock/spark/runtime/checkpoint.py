@@ -4,73 +4,74 @@ A checkpoint folder holds Spark's own offsets beside ours::
 
     CHECKPOINT/spark/                      Spark's offset and commit logs
     CHECKPOINT/penstock/identity.json      which query this state belongs to
+    CHECKPOINT/penstock/id                 the name by which output folders know their owner
     CHECKPOINT/penstock/commits/0..12.json one manifest a batch
     CHECKPOINT/penstock/state/             state files, named by batch and attempt, never changed in place
 
 A manifest names every file that makes up its version, the small state of the driver, and the output files that
-become visible with it. Writing it under a temporary name and renaming it *is* the commit: before it nothing of a
-batch counts, after it everything does. Output files are moved into place after the commit; a crash in between is
-mended at the next start, since the manifest says what was owed.
+become visible with it. All of them are on disk before it. Writing it under a temporary name and renaming it *is* the
+commit: before it nothing of a batch counts, after it everything does. Output files are moved into place after the
+commit; a crash in between is mended at the next start, since the manifest says what was owed.
+
+A newest version that is damaged (a checksum does not fit, a file is gone) is dropped for the one before it, and Spark's
+logs go back with it, so that the batch runs again.
 """
 
-import contextlib
 import fcntl
-import json
 import os
-import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError
+from penstock.spark.runtime import spark_log
+from penstock.spark.runtime.durable import (
+    DamagedError,
+    damage,
+    sync_folder,
+    write_text,
+)
+from penstock.spark.runtime.identity import claim, own_id
+from penstock.spark.runtime.manifest import Manifest, Publication
+from penstock.spark.runtime.milestones import reached
+from penstock.spark.runtime.paths import local_path, make_folder
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    from penstock.spark.runtime.folders import OutputFolder
+
 KEPT_VERSIONS = 2
 SWEEP_EVERY = 100
-
-
-@dataclass(frozen=True)
-class Publication:
-    """A finished file that waits under ``staged`` and becomes visible as ``final`` once its batch is committed."""
-
-    staged: str
-    final: str
-
-    def publish(self) -> None:
-        """Move the file into place; done already is fine."""
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(self.staged, self.final)
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """One committed version: all there is to know to go on from here."""
-
-    batch: int
-    state: Mapping[str, Any]
-    files: Sequence[str] = ()
-    outputs: Sequence[Publication] = ()
-    schema: int = field(default=SCHEMA)
+#: Checkpoint folder -> lets go of it if the run that holds it in this process has ended unnoticed.
+_holders: dict[Path, Callable[[], None]] = {}
 
 
 class Checkpoint:
-    """The folder of one query's committed versions; one process at a time may hold it."""
+    """The folder of one query's committed versions; one run at a time may hold it."""
 
     def __init__(self, folder: str | Path, identity: Mapping[str, Any]) -> None:
         self.folder = Path(local_path(folder, "checkpoint"))
         self.spark_folder = self.folder / "spark"
         self.state_folder = self.folder / "penstock" / "state"
         self._commits = self.folder / "penstock" / "commits"
-        self._identity_file = self.folder / "penstock" / "identity.json"
+        self._folders: Mapping[str, OutputFolder] = {}
+        #: What was mended at the start, in one sentence; empty where nothing was.
+        self.mended = ""
         make_folder(self.state_folder, "checkpoint")
         make_folder(self._commits, "checkpoint")
         self._lock = self._hold()
         try:
-            self._claim(json.loads(json.dumps(identity)))
+            used = not self.is_new or spark_log.last_commit(self.spark_folder) >= 0
+            claim(self.folder, identity, used)
+            self.id = own_id(self.folder)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever committed here."""
+        return not self._batches()
 
     def latest(self) -> Manifest | None:
         """The last committed version, or None in a new checkpoint."""
@@ -79,55 +80,144 @@ class Checkpoint:
 
     def read(self, batch: int) -> Manifest:
         """The manifest of one batch."""
-        raw = json.loads(self._manifest(batch).read_text())
-        if raw.get("schema") != SCHEMA:
-            raise PenstockError(
-                f"The checkpoint '{self.folder}' was written by another version of Penstock "
-                f"(schema {raw.get('schema')}, this one reads {SCHEMA}); start with a new checkpoint folder."
-            )
-        raw["outputs"] = [Publication(**o) for o in raw["outputs"]]
-        return Manifest(**raw)
+        return Manifest.read(self._manifest(batch))
 
     def commit(self, manifest: Manifest) -> None:
         """Make a version the latest one and its output visible, then drop what no kept version needs."""
         target = self._manifest(manifest.batch)
-        crash_point("before-commit", manifest.batch)
+        reached("before-commit", manifest.batch)
+        sync_folder(self.state_folder)
+        for folder in {Path(self._path(o.staged, o, manifest)).parent for o in manifest.outputs}:
+            sync_folder(folder)
+        manifest = replace(manifest, folders={role: f.path for role, f in self._folders.items()})
         temporary = target.with_suffix(".tmp")
-        with open(temporary, "w") as file:
-            json.dump(asdict(manifest), file, separators=(",", ":"))
-            file.flush()
-            os.fsync(file.fileno())
-        crash_point("during-commit", manifest.batch)
+        write_text(temporary, manifest.to_text())
+        reached("during-commit", manifest.batch)
         os.replace(temporary, target)
-        crash_point("after-commit", manifest.batch)
+        sync_folder(self._commits)
+        reached("after-commit", manifest.batch)
+        self._published(manifest.batch).unlink(
+            missing_ok=True
+        )  # a version may be committed again, with more in it
         self.publish(manifest)
-        crash_point("after-publish", manifest.batch)
+        reached("after-publish", manifest.batch)
         self._prune(manifest)
 
     def publish(self, manifest: Manifest) -> None:
         """Move the committed output files into place; safe to repeat."""
+        done = self._published(manifest.batch).exists()
         for output in manifest.outputs:
-            output.publish()
+            staged, final = (self._path(name, output, manifest) for name in (output.staged, output.final))
+            try:
+                os.replace(staged, final)
+            except FileNotFoundError:
+                # Once all were in place, whoever owns the output may take files away.
+                if not done and not os.path.exists(final):
+                    raise PenstockError(
+                        f"Batch {manifest.batch} of the checkpoint '{self.folder}' is committed, but its output file is "
+                        f"neither at '{final}' nor at '{staged}'; give start() the folder where it is."
+                    ) from None
+        self._published(manifest.batch).touch()
 
-    def recover(self) -> Manifest | None:
-        """At a start: finish what the last commit owed, remove what was never committed."""
-        latest = self.latest()
+    def recover(self, folders: Mapping[str, "OutputFolder"] | None = None) -> Manifest | None:
+        """At a start: finish what the last commit owed, remove what was never committed.
+
+        ``folders`` are the output folders by their role.
+        """
+        self._folders = folders or {}
+        for folder in self._folders.values():
+            folder.claim(self.id, self.folder, self.is_new)
+        spark_log.remove_leftovers(self.spark_folder)
+        latest = self._sound()
         if latest is not None:
             self.publish(latest)
         for leftover in self._commits.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._sweep()
+        for folder in self._folders.values():
+            folder.sweep()
         return latest
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Let another run have the folder."""
         self._lock.close()
+        _holders.pop(self.folder, None)
+
+    def held_by(self, let_go: Callable[[], None]) -> None:
+        """Name what closes this checkpoint if its run has ended; asked when another run wants the folder."""
+        _holders[self.folder] = let_go
+
+    def _sound(self) -> Manifest | None:
+        """The newest version that is whole; what is after it is dropped and will be run again."""
+        batches = self._batches()
+        done = spark_log.last_commit(self.spark_folder)
+        reason = ""
+        for batch in reversed(batches[-KEPT_VERSIONS:]):
+            found, problem = self._whole(batch)
+            if found is not None:
+                if reason or done > batch:
+                    self._go_back(batch, reason or f"the file '{self._manifest(batch + 1)}' is missing")
+                return found
+            reason = reason or problem
+        if not reason and done < 0:
+            return None
+        if batches not in ([0], []) or not spark_log.can_go_back(self.spark_folder, -1):
+            reason = reason or f"there is no version in '{self._commits}'"
+            raise PenstockError(
+                f"The checkpoint '{self.folder}' cannot be used: {reason}, and there is no whole version before it; "
+                "restore it, or start with a new checkpoint folder."
+            )
+        self._go_back(-1, reason or f"the file '{self._manifest(0)}' is missing")
+        return None
+
+    def _whole(self, batch: int) -> tuple[Manifest | None, str]:
+        """A version whose files are all what was written; or None, and what is wrong."""
+        try:
+            manifest = self.read(batch)
+        except DamagedError as error:
+            return None, error.reason
+        # Rows for sinks that are functions wait elsewhere, under a path of their own.
+        own = [name for name in manifest.files if not os.path.isabs(name)]
+        problems = (damage(self.state_folder / name) for name in own)
+        problem = next(filter(None, problems), "")
+        return (None, problem) if problem else (manifest, "")
+
+    def _go_back(self, batch: int, reason: str) -> None:
+        """Drop all versions after ``batch``, with their output and Spark's entries for them."""
+        if not spark_log.can_go_back(self.spark_folder, batch):
+            raise PenstockError(
+                f"The checkpoint '{self.folder}' cannot be used: {reason}, and Spark's log no longer has the offsets of "
+                f"batch {batch + 1}; restore it, or start with a new checkpoint folder."
+            )
+        for folder in self._folders.values():
+            folder.remove_after(batch)
+        for later in self._batches():
+            if later > batch:
+                self._manifest(later).unlink(missing_ok=True)
+                self._published(later).unlink(missing_ok=True)
+        spark_log.go_back(self.spark_folder, batch)
+        self.mended = (
+            f"The newest version of the checkpoint '{self.folder}' cannot be used: {reason}; "
+            f"batch {batch + 1} is run again from the version before it."
+        )
+
+    def _path(self, name: str, output: Publication, manifest: Manifest) -> str:
+        """Where a file of an output folder is now."""
+        if not output.folder:
+            return name  # absolute, as version 0.1 wrote it
+        folder = self._folders.get(output.folder)
+        base = manifest.folders[output.folder] if folder is None else folder.path
+        return os.path.join(base, name)
 
     def _manifest(self, batch: int) -> Path:
         return self._commits / f"{batch:012d}.json"
 
+    def _published(self, batch: int) -> Path:
+        """Says that all output files of a version are in place."""
+        return self._commits / f"{batch:012d}.published"
+
     def _batches(self) -> list[int]:
-        return sorted(int(p.stem) for p in self._commits.glob("*.json"))
+        return sorted(int(p.stem) for p in self._commits.glob("*.json") if p.stem.isdigit())
 
     def _prune(self, newest: Manifest) -> None:
         outdated = [b for b in self._batches() if b <= newest.batch - KEPT_VERSIONS]
@@ -138,6 +228,7 @@ class Checkpoint:
             for name in set(self.read(batch).files) - kept:
                 (self.state_folder / name).unlink(missing_ok=True)
             self._manifest(batch).unlink(missing_ok=True)
+            self._published(batch).unlink(missing_ok=True)
         if newest.batch % SWEEP_EVERY == 0:
             self._sweep()
 
@@ -152,6 +243,8 @@ class Checkpoint:
                 path.unlink(missing_ok=True)
 
     def _hold(self) -> IO[str]:
+        if self.folder in _holders:
+            _holders[self.folder]()
         lock = open(self.folder / "penstock" / "lock", "w")  # noqa: SIM115 - held as long as the run lives
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,57 +254,3 @@ class Checkpoint:
                 f"The checkpoint '{self.folder}' is in use by another running query; stop that one or name another folder."
             ) from None
         return lock
-
-    def _claim(self, identity: Mapping[str, Any]) -> None:
-        if not self._identity_file.exists():
-            if any(self.spark_folder.glob("offsets/*")):
-                raise PenstockError(
-                    f"The folder '{self.folder}' holds offsets of a Spark query but no state of Penstock's; name a new checkpoint folder."
-                )
-            temporary = self._identity_file.with_suffix(".tmp")
-            temporary.write_text(json.dumps(identity, indent=1))
-            os.replace(temporary, self._identity_file)
-            return
-        before = json.loads(self._identity_file.read_text())
-        for key in {**before, **identity}:
-            if before.get(key) != identity.get(key):
-                raise PenstockError(
-                    f"The checkpoint '{self.folder}' belongs to another query: its {key} is {_short(before.get(key))}, "
-                    f"this one's is {_short(identity.get(key))}; name a new checkpoint folder."
-                )
-
-
-def local_path(path: str | Path, what: str) -> str:
-    """A path on a file system that all workers share and that can rename; object stores are refused."""
-    text = str(path)
-    if text.startswith("file:"):
-        text = "/" + text.removeprefix("file:").lstrip("/")
-    if "://" in text:
-        raise PenstockError(
-            f"The {what} folder '{text}' is not on a mounted file system; name a folder that the driver and all executors can mount."
-        )
-    return str(Path(text).absolute())
-
-
-def make_folder(folder: Path, what: str) -> None:
-    """Create a folder, or say in one sentence why that cannot be done."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise PenstockError(
-            f"Cannot write to the {what} folder '{folder}' ({error.strerror}); name a folder you may write to."
-        ) from None
-
-
-def crash_point(name: str, batch: int) -> None:
-    """Kill this process here if ``PENSTOCK_CRASH_AT`` is ``NAME:BATCH``: how the recovery tests hit an exact line."""
-    if os.environ.get("PENSTOCK_CRASH_AT") == f"{name}:{batch}":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,30 +1,48 @@
 """Folders of finished files, and the place in each of them where files wait for the commit of their batch."""
 
+import json
+import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.spark.runtime.checkpoint import Publication, local_path, make_folder
+from penstock.core.errors import PenstockError
+from penstock.spark.runtime.durable import read_json, sync_folder
+from penstock.spark.runtime.manifest import Publication
+from penstock.spark.runtime.paths import local_path, make_folder
 
 #: Readers of Spark and Arrow pass over names that begin with an underscore, so what waits is not seen.
 STAGING = "_staging"
 DEAD_LETTERS = "_dead_letters"
+OWNER = "_owner.json"
+
+#: Names of output files; the first number is the batch with which a file became visible.
+_NAMES = re.compile(
+    r"part-(\d{9})-\d{4}\.parquet"  # answers of a query
+    r"|part-(\d{12})-[0-9a-f]{6}-\d+-\d+\.parquet"  # its late and unusable rows
+    r"|(\d{12})(?:-\d{12}){1,2}-[0-9a-f]{8}\.parquet"  # rows of a flow
+)
 
 
 @dataclass(frozen=True)
 class OutputFolder:
     """A folder whose files become visible with the commit of their batch.
 
-    >>> OutputFolder("/data/out").publication("/data/out/_staging/x", "part-1.parquet").final
-    '/data/out/part-1.parquet'
+    ``role`` is what the folder is to the run: a manifest names its files by it, since folders may move.
+
+    >>> OutputFolder("/data/out", "output").publication("/data/out/_staging/x", "part-1.parquet").final
+    'part-1.parquet'
     """
 
     path: str
+    role: str
 
     @classmethod
-    def made(cls, path: str | Path, what: str) -> "OutputFolder":
-        """Create the folder, or say in one sentence why that cannot be done; ``what`` says what it is for."""
-        folder = cls(local_path(path, what))
-        make_folder(Path(folder.staging), what)
+    def made(cls, path: str | Path, role: str) -> "OutputFolder":
+        """Create the folder, or say in one sentence why that cannot be done."""
+        folder = cls(local_path(path, role), role)
+        make_folder(Path(folder.staging), role)
         return folder
 
     @property
@@ -34,12 +52,59 @@ class OutputFolder:
 
     def publication(self, staged: str, name: str) -> Publication:
         """A waiting file and the name it is to have."""
-        return Publication(staged, f"{self.path}/{name}")
+        return Publication(os.path.relpath(staged, self.path), name, self.role)
+
+    def claim(self, owner: str, checkpoint: Path, new: bool) -> None:
+        """Make the checkpoint ``owner`` the only one that writes here, or say who is.
+
+        A ``new`` checkpoint may not take files over that nobody owns: their names could be its own ones.
+        """
+        file = Path(self.path) / OWNER
+        if not file.exists():
+            if new and any(True for _ in self._files()):
+                raise PenstockError(
+                    f"The {self.role} folder '{self.path}' holds files of another run; name another folder, "
+                    "or empty this one if they are no longer needed."
+                )
+            self._take(file, owner, checkpoint)
+        found = read_json(file)
+        if found.get("owner") != owner:
+            raise PenstockError(
+                f"The {self.role} folder '{self.path}' belongs to the run with the checkpoint '{found.get('checkpoint')}'; "
+                "name another folder, or empty this one if that run is over."
+            )
+
+    def _take(self, file: Path, owner: str, checkpoint: Path) -> None:
+        """Write the owner down; the first of two who try at the same time wins."""
+        temporary = file.with_name(f"{OWNER}.{owner}.tmp")
+        temporary.write_text(json.dumps({"owner": owner, "checkpoint": str(checkpoint)}))
+        try:
+            os.link(temporary, file)
+            sync_folder(self.path)
+        except FileExistsError:
+            pass  # whose it is will be seen by whoever reads it
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Remove what waits to be committed and never will be; call after recovery."""
         for file in Path(self.staging).iterdir():
             file.unlink(missing_ok=True)
+
+    def remove_after(self, batch: int) -> None:
+        """Remove the files of all batches after one: they will be run again."""
+        for path, number in list(self._files()):
+            if number > batch:
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[tuple[Path, int]]:
+        """Output files here, and in the folders of operators, with their batches."""
+        base = Path(self.path)
+        folders = [base, *(p for p in base.iterdir() if p.is_dir() and p.name not in (STAGING, DEAD_LETTERS))]
+        for path in (p for folder in folders for p in folder.iterdir()):
+            found = _NAMES.fullmatch(path.name)
+            if found:
+                yield path, int(next(filter(None, found.groups())))
 
 
 def dead_letter_folder(

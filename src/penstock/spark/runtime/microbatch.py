@@ -5,6 +5,7 @@ Spark's ``foreachBatch`` and makes each batch count exactly once: Spark replays 
 rows until its own log has it, and a batch whose manifest exists already is not run again.
 """
 
+import logging
 import threading
 import time
 import uuid
@@ -21,8 +22,13 @@ from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.spark.metrics_endpoint import MetricsEndpoint
-from penstock.spark.runtime.checkpoint import Checkpoint, Manifest, Publication, crash_point
+from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import Engine, JobsEngine, Rows
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.manifest import Manifest, Publication
+from penstock.spark.runtime.milestones import reached
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class Program(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """What makes state of this program unusable for another; compared at each start."""
 
+    @property
+    def folders(self) -> Mapping[str, OutputFolder]:
+        """The output folders by their role."""
+
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
 
@@ -91,7 +101,10 @@ class MicroBatchRun:
         self._endpoint: MetricsEndpoint | None = None
         self._program = program
         self._checkpoint = checkpoint
-        self._latest = checkpoint.recover()
+        self._latest = checkpoint.recover(program.folders)
+        if checkpoint.mended:
+            journal.warning(0.0, "checkpoint", checkpoint.mended)
+            log.warning(checkpoint.mended)
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._progress: Mapping[str, Any] = {}
@@ -124,6 +137,7 @@ class MicroBatchRun:
         try:
             self._query = self._started(frame, trigger, available_now, name)
             self.controller.start()
+            self._checkpoint.held_by(self._end_if_over)
         except BaseException as error:
             self._error = error
             self._end()
@@ -177,7 +191,7 @@ class MicroBatchRun:
         folder = str(self._checkpoint.state_folder)
         batch = Batch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
         outcome = self._program.run_batch(batch)
-        crash_point("state-written", batch_id)
+        reached("state-written", batch_id)
         manifest = Manifest(batch_id, outcome.state, list(outcome.files), list(outcome.outputs))
         self._checkpoint.commit(manifest)
         self._latest = manifest
@@ -226,6 +240,11 @@ class MicroBatchRun:
         if ended:
             self._end()
         return ended
+
+    def _end_if_over(self) -> None:
+        """Let go of everything if the query has ended and nobody has asked yet."""
+        if not self.query.isActive:
+            self._end()
 
     def _end(self) -> None:
         if self._closed.acquire(blocking=False):

@@ -12,21 +12,23 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.spark.runtime.durable import ChecksummedFile
+
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 
 
 def write_segments(folder: str | Path, prefix: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
     """Write tables of one schema as segments 0, 1, ... of a new file; give its name.
 
-    The name ends in a random word: a task that Spark runs twice writes two files, and the manifest names one.
+    The name ends in a random word and a checksum: a task that Spark runs twice writes two files, and the manifest
+    names one.
     """
-    name = f"{prefix}-{uuid.uuid4().hex[:8]}.arrow"
-    path = os.path.join(folder, name)
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
+    file = ChecksummedFile(folder, f"{prefix}-{uuid.uuid4().hex[:8]}", "arrow")
+    with pa.ipc.new_file(pa.PythonFile(file, "w"), schema, options=_OPTIONS) as writer:
         for table in tables:
             # One segment is one record batch, so that its number finds it.
             writer.write_batch(single_batch(table))
-    return name
+    return file.commit()
 
 
 def read_segment(folder: str | Path, name: str, segment: int) -> pa.Table:

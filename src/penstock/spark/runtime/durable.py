@@ -1,0 +1,125 @@
+"""Files that survive a power cut: on disk before anything names them, and recognised when they were damaged."""
+
+import contextlib
+import json
+import os
+import uuid
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.core.errors import PenstockError
+
+
+class DamagedError(PenstockError):
+    """A file is not what was written."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{reason[0].upper()}{reason[1:]}; restore it, or start with a new checkpoint folder."
+        )
+
+
+class ChecksummedFile:
+    """A new file that is written once and named at its end, when its checksum is known.
+
+    The name is ``PREFIX.CHECKSUM.EXTENSION``, so whoever knows the name can tell whether the file is whole.
+    """
+
+    def __init__(self, folder: str | Path, prefix: str, extension: str) -> None:
+        self._folder, self._prefix, self._extension = str(folder), prefix, extension
+        self._path = os.path.join(self._folder, f".{prefix}-{uuid.uuid4().hex[:8]}.tmp")
+        self._file = open(self._path, "wb")  # noqa: SIM115 - closed by commit
+        self._checksum = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Append bytes."""
+        self._checksum = zlib.crc32(data, self._checksum)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """Hand what is buffered to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Nothing: the file is closed when it gets its name."""
+
+    def commit(self) -> str:
+        """Force the file to the disk and give it its name, which is returned."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        name = f"{self._prefix}.{self._checksum:08x}.{self._extension}"
+        os.replace(self._path, os.path.join(self._folder, name))
+        return name
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a file that has its checksum in its name, in words; empty where nothing is."""
+    if not path.exists():
+        return f"the file '{path}' is missing"
+    *_, checksum, _extension = path.name.rsplit(".", 2) if path.name.count(".") >= 2 else ("", "", "")
+    if len(checksum) != 8:
+        return ""  # written by a version that had no checksums
+    found = 0
+    with open(path, "rb") as file:
+        while some := file.read(1 << 20):
+            found = zlib.crc32(some, found)
+    return "" if f"{found:08x}" == checksum else f"the file '{path}' is damaged"
+
+
+def write_parquet(table: pa.Table, path: str) -> None:
+    """Write a Parquet file and force it to the disk; texts get a dictionary, random numbers would only lose time."""
+    texts = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    with open(path, "wb") as file:
+        pq.write_table(table, file, use_dictionary=texts or False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file and force it to the disk."""
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file so that it is there as a whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    write_text(temporary, text)
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Force the names in a folder to the disk; some file systems of networks cannot, and need not."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, or one sentence that names the file."""
+    try:
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("no object")
+        return found
+    except FileNotFoundError:
+        raise DamagedError(f"the file '{path}' is missing") from None
+    except (ValueError, OSError) as error:
+        raise DamagedError(f"the file '{path}' cannot be read ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,65 @@
+"""One committed version of a run's state, as it is written down."""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.core.errors import PenstockError
+from penstock.spark.runtime.durable import DamagedError, read_json
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A finished file that waits under ``staged`` and becomes visible as ``final`` once its batch is committed.
+
+    Both are relative to an output folder of the run, which goes by its role: folders may move between two starts.
+    """
+
+    staged: str
+    final: str
+    #: ``output``, ``late``, ``dead letters`` or ``sink NAME``; empty for absolute paths, as version 0.1 wrote them.
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One committed version: all there is to know to go on from here."""
+
+    batch: int
+    state: Mapping[str, Any]
+    files: Sequence[str] = ()
+    outputs: Sequence[Publication] = ()
+    #: Role -> where the output folder was, for a start that does not name it.
+    folders: Mapping[str, str] = field(default_factory=dict)
+    schema: int = field(default=SCHEMA)
+
+    def to_text(self) -> str:
+        """JSON, with a checksum of all the rest in front."""
+        body = json.dumps(asdict(self), separators=(",", ":"))
+        return f'{{"checksum":"{_checksum(body)}",{body[1:]}'
+
+    @classmethod
+    def read(cls, path: Path) -> "Manifest":
+        """The manifest in a file, or one sentence on why it cannot be used."""
+        raw = read_json(path)
+        if raw.get("schema") != SCHEMA:
+            raise PenstockError(
+                f"The checkpoint file '{path}' was written by another version of Penstock "
+                f"(schema {raw.get('schema')}, this one reads {SCHEMA}); start with a new checkpoint folder."
+            )
+        checksum = raw.pop("checksum", None)  # version 0.1 had none
+        if checksum is not None and checksum != _checksum(json.dumps(raw, separators=(",", ":"))):
+            raise DamagedError(f"the file '{path}' is damaged")
+        try:
+            return cls(**{**raw, "outputs": [Publication(**o) for o in raw["outputs"]]})
+        except (TypeError, KeyError):
+            raise DamagedError(f"the file '{path}' is damaged") from None
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"

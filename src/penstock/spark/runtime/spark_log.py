@@ -1,0 +1,34 @@
+"""Spark's own logs in a checkpoint: which batches were planned (``offsets``) and which ended (``commits``)."""
+
+from pathlib import Path
+
+
+def last_commit(spark_folder: Path) -> int:
+    """The last batch that Spark takes for done; -1 where there is none."""
+    return max(_batches(spark_folder / "commits"), default=-1)
+
+
+def remove_leftovers(spark_folder: Path) -> None:
+    """Remove temporary files of a process that died: Spark refuses a first batch beside them, and beside any other file."""
+    logs = [spark_folder / log for log in ("offsets", "commits")]
+    pattern = ".*.tmp*" if any(_batches(log) for log in logs) else "*"
+    for path in (path for log in logs for path in log.glob(pattern)):
+        path.unlink(missing_ok=True)
+
+
+def can_go_back(spark_folder: Path, batch: int) -> bool:
+    """Whether Spark still knows the rows of the batch after ``batch``."""
+    return batch + 1 in _batches(spark_folder / "offsets")
+
+
+def go_back(spark_folder: Path, batch: int) -> None:
+    """Make Spark run the batch after ``batch`` again, with the rows it had, and forget what came after that."""
+    for log, first in (("commits", batch + 1), ("offsets", batch + 2)):
+        for number in _batches(spark_folder / log):
+            if number >= first:
+                for name in (str(number), f".{number}.crc"):
+                    (spark_folder / log / name).unlink(missing_ok=True)
+
+
+def _batches(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
