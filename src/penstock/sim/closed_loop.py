@@ -1,6 +1,7 @@
 """A policy and a simulated plant in closed loop, and the figures of such a run."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from math import isnan, nan
 
@@ -16,6 +17,7 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
 from penstock.core.tables import Tables
+from penstock.sim.histogram import Histogram
 from penstock.sim.plants.virtual import VirtualPlant
 
 Floats = NDArray[np.float64]
@@ -80,17 +82,18 @@ def run_policy(
 ) -> ClosedLoopResult:
     """Let a policy control a plant for so many virtual seconds, a step every ``period``."""
     journal = MemoryJournal()
-    seen: list[Observation] = []
-    loop = Controller(_Watched(plant, seen), policy, guards or Guards(), journal)
-    run(loop, plant, period, until)
-    tables = journal.tables()
+    watched = _Watched(plant)
+    run(Controller(watched, policy, guards or Guards(), journal), plant, period, until)
+    seen, tables = watched.seen, journal.tables()
+    responses = _with_unfinished(plant)
+    quality = control_quality.figures(tables, metric, target, unanswered=_unanswered(watched, metric, target))
     return ClosedLoopResult(
         policy=name or policy.name,
-        quality=control_quality.figures(tables, metric, target),
-        response_mean=plant.responses.mean,
-        response_p95=plant.responses.percentile(95.0),
-        response_max=plant.responses.maximum,
-        core_seconds=sum(control_quality.resources(o) * o.period for o in seen),
+        quality=quality,
+        response_mean=responses.mean,
+        response_p95=responses.percentile(95.0),
+        response_max=responses.maximum,
+        core_seconds=quality.resource_seconds,
         energy=sum(_watts(o) * o.period for o in seen),
         infeasible=sum(r.get("feasible") is False for r in journal.records),
         warnings=tuple(dict.fromkeys(journal.texts())),
@@ -132,14 +135,44 @@ def _watts(observation: Observation) -> float:
     return control_quality.resources(observation) * CORE_WATTS if isnan(known) else known
 
 
+def _with_unfinished(plant: VirtualPlant) -> Histogram:
+    """Response times of a run, in which a tuple without a result counts at its present age: it will be later still."""
+    ages = plant.unfinished()
+    if ages is None:
+        return plant.responses
+    whole = deepcopy(plant.responses)
+    whole.add(ages)
+    return whole
+
+
+def _unanswered(watched: "_Watched", metric: Metric, target: float) -> list[bool]:
+    """Observations without a figure that missed the target all the same.
+
+    A period without a result is late once a tuple has waited for longer than the target. Where the plant does not
+    follow single tuples, arrivals without a result are late, unless it never tells the metric at all.
+    """
+    if metric.unit != "s":
+        return [False] * len(watched.seen)
+    told = any(not isnan(o.measure(metric)) for o in watched.seen)
+    return [
+        told and o.measure(Metric.ARRIVAL_RATE) > 0 if oldest is None else oldest > target
+        for o, oldest in zip(watched.seen, watched.oldest, strict=True)
+    ]
+
+
 class _Watched:
     """A plant whose observations are also kept as they are, with what a journal leaves out."""
 
-    def __init__(self, plant: VirtualPlant, seen: list[Observation]) -> None:
-        self._plant, self._seen = plant, seen
+    def __init__(self, plant: VirtualPlant) -> None:
+        self._plant = plant
         self.apply = plant.apply
+        self.seen: list[Observation] = []
+        #: The age of the oldest tuple without a result at each observation; 0 where there was none.
+        self.oldest: list[float | None] = []
 
     def observe(self) -> Observation:
         observation = self._plant.observe()
-        self._seen.append(observation)
+        ages = self._plant.unfinished()
+        self.seen.append(observation)
+        self.oldest.append(None if ages is None else float(ages.max(initial=0.0)))
         return observation

@@ -153,6 +153,12 @@ class SparkLike(VirtualPlant):
         self._busy += batch.end - max(batch.start, self._busy_until)
         self._busy_until = batch.end
 
+    def unfinished(self) -> Floats:
+        """Ages of the rows that wait or are in the batch that runs."""
+        first = self._taken if self._running is None else self._running_from
+        last = int(np.searchsorted(self._arrivals, self._now, side="right"))
+        return self._now - self._arrivals[first:last]
+
     @property
     def _shedding(self) -> float:
         return self.setting(Knob.SHEDDING, self.STAGE).amount

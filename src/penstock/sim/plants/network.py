@@ -160,6 +160,16 @@ class OperatorNetwork(VirtualPlant):
             self.stations[change.where].resize(int(change.number), self._now)
         return LastChange()
 
+    def unfinished(self) -> Floats:
+        """Ages of the tuples on their way to the main sink."""
+        inside = [self.stations[n].inside for n in self.operators if self.main in self._reached(n)]
+        return self._now - self._arrivals[np.concatenate(inside)]
+
+    def _reached(self, name: str) -> set[str]:
+        """The operator and all behind it."""
+        below = [self._reached(child) for child in self.operators[name].downstream]
+        return {name}.union(*below)
+
     # ---- observation
 
     def _observe(self, period: float) -> Observation:

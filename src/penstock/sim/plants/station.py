@@ -61,6 +61,12 @@ class SimulatedStation:
         return ordered
 
     @property
+    def inside(self) -> Ints:
+        """Ids of the tuples that came and have not left."""
+        open_ = self.passed + np.flatnonzero(~self._left[self.passed : self.count])
+        return self.ids[open_]
+
+    @property
     def waiting(self) -> int:
         """Tuples that came and have not left."""
         return self.count - self.passed - int(self._left[self.passed : self.served].sum())

@@ -11,7 +11,7 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.observation import LastChange, Observation
 from penstock.core.plant import Applied
-from penstock.sim.histogram import Histogram
+from penstock.sim.histogram import Floats, Histogram
 from penstock.sim.setting import Setting
 
 
@@ -89,6 +89,10 @@ class VirtualPlant(ABC):
         """Make one change that is possible; what it costs as far as known at once."""
         self.setting(change.knob, change.where).plan(change.number, self._now)
         return LastChange()
+
+    def unfinished(self) -> Floats | None:
+        """Ages of all tuples that have come and have no result yet; None where the plant does not follow single ones."""
+        return None
 
     @abstractmethod
     def _run(self, time: float) -> None:

@@ -104,6 +104,12 @@ class PartitionedOperator(VirtualPlant):
         """When the result of each triggering tuple came out; infinite for those still inside."""
         return self._departures
 
+    def unfinished(self) -> Floats:
+        """Ages of the triggers that wait or are being served."""
+        last = int(np.searchsorted(self.stream.times, self._now, side="right"))
+        rows = self._first_open + np.flatnonzero(self._departures[self._first_open : last] > self._now)
+        return self._now - self.stream.times[rows]
+
     # ---- events
 
     def _run(self, time: float) -> None:
