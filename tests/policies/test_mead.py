@@ -7,6 +7,7 @@ import pytest
 from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
 from penstock.core.errors import PenstockError
 from penstock.models import Poisson, fit_map2
+from penstock.models.fitted import FittedMap
 from penstock.policies import Mead
 from penstock.policies.mead_batches import BatchModel
 from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel
@@ -86,7 +87,7 @@ def test_the_heuristic_is_close_to_the_best_configuration():
     )
     for dispersion, target in ((20.0, 0.05), (60.0, 0.1), (100.0, 0.3)):
         arrivals = fit_map2(1 / 100.0, dispersion=dispersion)
-        model = NetworkModel(operators, "parser", (arrivals,))
+        model = NetworkModel(operators, ({"parser": arrivals},))
         best = min(
             (sum(c) for c in product(CPU_LEVELS, repeat=3)
              if max(model.predict({n: (1, s) for n, s in zip(DEMANDS, c, strict=True)}).paths.values()) <= target),
@@ -183,7 +184,7 @@ def test_kingman_follows_rates_through_the_graph():
         ModelledOperator("a", 0.001, 1.0, 0.5, 1.0, ("b", "c")), ModelledOperator("b", 0.001, 1.0, 1.0, 1.0, ("d",)),
         ModelledOperator("c", 0.001, 1.0, 1.0, 1.0, ("d",)), ModelledOperator("d", 0.001, 1.0, 1.0, 1.0, ()),
     )  # fmt: skip
-    model = KingmanModel(operators, "a", 400.0)
+    model = KingmanModel(operators, {"a": 400.0})
     assert model.paths == (("a", "b", "d"), ("a", "c", "d"))
     assert model.rates == {"a": 400.0, "b": 200.0, "c": 200.0, "d": 400.0}
     assert model.predict({o.name: (1, 0.5) for o in operators}).operators["a"] == pytest.approx(
@@ -198,3 +199,82 @@ def test_kingman_follows_rates_through_the_graph():
 def test_impossible_parameters_are_refused(wrong):
     with pytest.raises(PenstockError):
         Mead(**wrong)
+
+
+def source(name, gaps, service=0.002, **stage):
+    rate = 1 / float(np.mean(gaps))
+    return StageObservation(
+        name, Capacity.steady(1), arrival_rate=rate, arrival_scv=1.0, interarrivals=gaps, tuples_in=rate,
+        tuples_out=rate, service_time=service, service_scv=0.5, cpu_share=Capacity.steady(1.0), **stage,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["map", "mg1", "gig1"])
+def test_all_sources_of_an_application_count(model):
+    """Two thirds of the load come through the second and the third source."""
+    sink = StageObservation(
+        "sink", Capacity.steady(1), service_time=0.003, service_scv=0.5, tuples_in=300.0, tuples_out=300.0,
+        cpu_share=Capacity.steady(1.0),
+    )  # fmt: skip
+    names = ("a", "b", "c")
+    one = Observation(0.0, 10.0, (source("a", CALM, downstream=("sink",)), sink))
+    all_ = Observation(0.0, 10.0, (*(source(n, CALM, downstream=("sink",)) for n in names), sink))
+    policy = Mead(model, target=0.05, down=None, best=2)
+    few = policy.step(policy.start(), one)[1]
+    many = policy.step(policy.start(), all_)[1]
+    # 300 tuples a second of 3 ms are 0.9 of a core: less than the whole of it will not do.
+    assert many.number(Knob.CPU_SHARE, "sink", 1.0) == 1.0
+    assert few.number(Knob.CPU_SHARE, "sink", 1.0) < 1.0
+
+
+def test_queries_that_share_executors_need_them_together():
+    gaps = CALM / 10  # 1,000 rows a second each
+    queries = [replace(source(n, gaps, 0.001), cpu_share=None, trigger=1.0, overhead_time=0.1) for n in "abc"]
+    policy = Mead("mg1", target=1.5, knob=Knob.EXECUTORS, replicas=tuple(range(1, 9)), down=None)
+
+    def executors(stages):
+        seen = Observation(0.0, 1.0, tuple(stages), executors=Capacity.steady(4, 8), slots=4.0)
+        return policy.step(policy.start(), seen)[1].number(Knob.EXECUTORS, "", 4)
+
+    alone, together = executors(queries[:1]), executors(queries)
+    assert alone <= 2
+    assert together >= alone + 2  # the other two keep two slots busy
+
+
+def test_a_source_too_quiet_for_a_fit_counts_by_its_rate():
+    quiet = replace(source("quiet", CALM), interarrivals=None)
+    seen = Observation(0.0, 10.0, (source("a", CALM), quiet))
+    policy = Mead("mg1", target=0.1, down=None)
+    assert "response" in policy.step(policy.start(), seen)[1].reason
+
+
+def test_every_path_has_a_target_of_its_own():
+    seen = log_analysis(BURSTY)
+    loose, _ = shares(Mead(target=5.0, down=None), seen)
+    tight, decision = shares(Mead(target=5.0, targets={"matcher": 0.1}, down=None), seen)
+    assert tight["matcher"] > loose["matcher"]
+    assert tight["counter"] == loose["counter"]
+    assert decision.feasible
+    _, unknown = shares(Mead(target=5.0, targets={"mather": 0.1}), seen)
+    assert "no path ends in 'mather'" in unknown.reason
+    with pytest.raises(PenstockError):
+        Mead(targets={"matcher": 0.0})
+
+
+def test_fits_with_a_bad_score_are_not_believed():
+    """The worst of the fits counts, but not one that does not describe the stream."""
+    good = fit_map2(0.01, dispersion=1.5)
+    bad = fit_map2(0.01, dispersion=3000.0)
+
+    def fit(with_bad):
+        def made(gaps, best, states):
+            fits = [FittedMap(good.D0, good.D1, score=0.2)]
+            return fits + ([FittedMap(bad.D0, bad.D1, score=2.0)] if with_bad else [])
+
+        return made
+
+    chosen = [
+        shares(Mead(target=0.1, down=None, fit=fit(with_bad)), log_analysis(CALM))[0]
+        for with_bad in (False, True)
+    ]
+    assert chosen[0] == chosen[1]

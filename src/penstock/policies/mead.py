@@ -12,11 +12,11 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
-from penstock.policies.mead_batches import BatchModel, StagesModel
+from penstock.policies.mead_batches import BatchModel, QueriesModel, StagesModel
 from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel, Prediction, Resources
 from penstock.policies.threshold import CPU_LEVELS
 
-Model = NetworkModel | KingmanModel | BatchModel | StagesModel
+Model = NetworkModel | KingmanModel | BatchModel | QueriesModel | StagesModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Mead:
 
     model: "map" (Markovian arrival processes by KPC, worst of the ``best`` fits of each of ``windows``: the whole buffer,
     its last half, its last quarter; the paper's experiments do without the last one), "mg1" (Poisson arrivals) or "gig1" (Kingman; means only). target: response time in seconds of
-    every path from source to sink, its mean or the given ``percentile`` (0.95). levels: CPU shares to choose from.
+    every path from source to sink, its mean or the given ``percentile`` (0.95); ``targets`` gives paths a target of their
+    own, by the sink they end in. levels: CPU shares to choose from.
     down: by how many levels an operator may lose at one decision (None: any number). demands: service demands by
     operator in seconds on a whole core, where they are known beforehand; otherwise they are measured. fit: how
     inter-arrival times become processes, best first; :func:`penstock.models.fit_kpc` unless given.
@@ -56,6 +57,7 @@ class Mead:
     model: str = "map"
     target: float = 0.5
     percentile: float | None = None
+    targets: Mapping[str, float] = field(default_factory=dict)
     levels: tuple[float, ...] = CPU_LEVELS
     interval: float = 60.0
     windows: int = 3
@@ -77,7 +79,9 @@ class Mead:
             raise PenstockError(
                 "Kingman's formula gives means only; choose the model map or mg1 for a percentile."
             )
-        if self.target <= 0 or (self.percentile is not None and not 0 < self.percentile < 1):
+        if min([self.target, *self.targets.values()]) <= 0 or (
+            self.percentile is not None and not 0 < self.percentile < 1
+        ):
             raise PenstockError("Mead needs a target above 0 and a percentile between 0 and 1.")
         if not self.levels or any(not 0 < v <= 1 for v in self.levels) or min(self.replicas, default=1) < 1:
             raise PenstockError("Mead needs CPU levels within (0, 1] and replicas of at least 1.")
@@ -112,6 +116,11 @@ class Mead:
         model, missing = self._model(state, observation)
         if model is None:
             return state, Decision.keep(missing)
+        sinks = [path[-1] for path in model.paths]
+        if unmet := [name for name in self.targets if name not in sinks]:
+            return state, Decision.keep(
+                f"no path ends in '{unmet[0]}', which has a target; paths end in {', '.join(sinks)}"
+            )
         return replace(state, due=observation.time + self.interval), self._plan(model, observation)
 
     def _counts(self, observation: Observation) -> tuple[int, ...]:
@@ -140,21 +149,28 @@ class Mead:
         sources = [s for s in observation.stages if s.name not in fed]
         if not sources:
             return None, "no stage that takes external arrivals"
-        source = sources[0]
-        operators = _operators(source, stages, dict(state.demands))
+        # One that is too quiet for a fit counts by its rate; all of them too quiet are waited for.
+        gaps = {s.name: g for s in sources if (g := self._gaps(s)[0]) is not None}
+        if not gaps:
+            return None, self._gaps(sources[0])[1]
+        sources = [s for s in sources if s.name in gaps or s.arrival_rate > 0]
+        operators = _operators(sources, stages, dict(state.demands))
         if operators is None:
             return None, "the service demand of an operator is not known yet"
-        gaps, missing = self._gaps(source)
-        if gaps is None:
-            return None, missing
-        trigger = source.trigger
-        if self.model == "gig1" and not trigger > 0:
-            own = replace(operators[0], arrival_scv=float(np.var(gaps) / np.mean(gaps) ** 2))
-            return KingmanModel((own, *operators[1:]), source.name, 1.0 / float(np.mean(gaps))), ""
-        processes = self._processes(gaps)
-        if trigger > 0:
-            return self._batches(observation, source, operators[:1], processes, trigger), ""
-        return NetworkModel(operators, source.name, processes, self.percentile), ""
+        if sources[0].trigger > 0:
+            return self._queries(observation, sources, operators, gaps), ""
+        if self.model == "gig1":
+            own = {n: float(np.var(g) / np.mean(g) ** 2) for n, g in gaps.items()}
+            operators = tuple(replace(o, arrival_scv=own.get(o.name, o.arrival_scv)) for o in operators)
+            rates = {s.name: s.arrival_rate for s in sources}
+            return KingmanModel(operators, rates | {n: 1.0 / float(np.mean(g)) for n, g in gaps.items()}), ""
+        fits = {s.name: self._arrivals(s, gaps.get(s.name)) for s in sources}
+        # The n-th fit of every source together: all combinations would be too many.
+        arrivals = tuple(
+            {n: own[min(i, len(own) - 1)] for n, own in fits.items()}
+            for i in range(max(len(own) for own in fits.values()))
+        )
+        return NetworkModel(operators, arrivals, self.percentile), ""
 
     def _gaps(self, source: StageObservation) -> tuple[Any, str]:
         gaps = source.interarrivals
@@ -191,6 +207,11 @@ class Mead:
             "",
         )
 
+    def _arrivals(self, source: StageObservation, gaps: Any) -> tuple[Any, ...]:
+        from penstock.models import Poisson
+
+        return (Poisson(source.arrival_rate),) if gaps is None else self._processes(gaps)
+
     def _processes(self, gaps: Any) -> tuple[Any, ...]:
         """The fitted processes of all windows, or processes without correlation."""
         from penstock.models import Poisson, fit_kpc, fit_map2
@@ -209,8 +230,23 @@ class Mead:
                 if p.sum() > 0
             )
         fit = self.fit or (lambda p, best, states: fit_kpc(p, best=best, max_states=states))
-        fits = [fit(p, self.best, self.max_states) for p in parts if p.sum() > 0]
+        fits = [_credible(fit(p, self.best, self.max_states)) for p in parts if p.sum() > 0]
         return tuple(fit for window in fits for fit in window)
+
+    def _queries(
+        self,
+        observation: Observation,
+        sources: Sequence[StageObservation],
+        operators: Sequence[ModelledOperator],
+        gaps: Mapping[str, Any],
+    ) -> BatchModel | QueriesModel:
+        """One micro-batch query, or several that share the executors."""
+        known = {o.name: o for o in operators}
+        made = tuple(
+            self._batches(observation, s, (known[s.name],), self._arrivals(s, gaps.get(s.name)), s.trigger)
+            for s in sources
+        )
+        return made[0] if len(made) == 1 else QueriesModel(made)
 
     def _batches(
         self, observation: Observation, source: StageObservation, operators: tuple[ModelledOperator, ...], processes: Any, trigger: float
@@ -229,6 +265,8 @@ class Mead:
         level = {o.name: 0 for o in model.operators}
         for path in model.paths:
             self._raise(model, path, level, options)
+        if self.knob is Knob.EXECUTORS:  # they are the same for all
+            level = dict.fromkeys(level, max(level.values()))
         wanted = dict(level)
         for name in level:
             level[name] = max(level[name], self._floor(observation, name, options[name]))
@@ -243,7 +281,8 @@ class Mead:
         options: dict[str, tuple[Resources, ...]],
     ) -> None:
         now = model.predict(_chosen(level, options))
-        while now.paths[path] > self.target:
+        target = self._target(path)
+        while now.paths[path] > target:
             free = [n for n in path if level[n] < len(options[n]) - 1]
             if not free:
                 break
@@ -251,8 +290,8 @@ class Mead:
             level[slowest] += 1
             then = model.predict(_chosen(level, options))
             # Where both are infinite the gain is unknown, and only more can tell.
-            gained = now.paths[path] - then.paths[path] if isfinite(then.paths[path]) else self.target
-            missed = then.paths[path] > self.target and gained < self.delta * self.target
+            gained = now.paths[path] - then.paths[path] if isfinite(then.paths[path]) else target
+            missed = then.paths[path] > target and gained < self.delta * target
             if missed and not self._promising(model, path, now, level, slowest, options):
                 level[slowest] -= 1
                 break
@@ -277,7 +316,11 @@ class Mead:
         raised = path if model.side_by_side else (slowest,)
         top = level | {name: len(options[name]) - 1 for name in raised}
         then = model.predict(_chosen(top, options))
-        return now.paths[path] - then.paths[path] >= self.delta * self.target
+        return now.paths[path] - then.paths[path] >= self.delta * self._target(path)
+
+    def _target(self, path: tuple[str, ...]) -> float:
+        """What is asked of a path."""
+        return self.targets.get(path[-1], self.target)
 
     def _floor(self, observation: Observation, name: str, options: tuple[Resources, ...]) -> int:
         """The lowest level that a conservative scale-down allows."""
@@ -303,17 +346,22 @@ class Mead:
                 changes[self.knob, place] = Change(self.knob, place, replicas)
             if quota is not None and not isinstance(quota, tuple) and abs(quota - share) > 1e-9:
                 changes[Knob.CPU_SHARE, name] = Change(Knob.CPU_SHARE, name, share)
-        worst = max(predicted.paths.values())
+        slowest = max(predicted.paths, key=lambda path: predicted.paths[path] / self._target(path))
+        worst, target = predicted.paths[slowest], self._target(slowest)
         what = "mean" if self.percentile is None else f"P{100 * self.percentile:g}"
         shown = ", ".join(f"{n} {k} x {s:.0%}" for n, (k, s) in resources.items())
-        reason = (
-            f"{what} response {worst:.3g} s by the {self.model} model against {self.target:g} s with {shown}"
-        )
+        reason = f"{what} response {worst:.3g} s by the {self.model} model against {target:g} s with {shown}"
         reason += "; released slowly" if held else ""
-        if worst > self.target:
+        if worst > target:
             reason += "; no configuration is expected to meet the target"
         metric = Metric.LATENCY_MEAN if self.percentile is None else Metric.LATENCY_P95
-        return Decision(tuple(changes.values()), reason, {metric: worst}, feasible=worst <= self.target)
+        return Decision(tuple(changes.values()), reason, {metric: worst}, feasible=worst <= target)
+
+
+def _credible(fits: Sequence[Any]) -> list[Any]:
+    """The fits that are about as good as the best: what a bad one predicts says nothing about the stream."""
+    scores = [float(getattr(fit, "score", 0.0)) for fit in fits]
+    return [fit for fit, score in zip(fits, scores, strict=True) if score <= 1.5 * min(scores) + 0.1]
 
 
 def _chosen(level: dict[str, int], options: dict[str, tuple[Resources, ...]]) -> dict[str, Resources]:
@@ -343,11 +391,13 @@ def _blend(old: OperatorDemand | None, new: OperatorDemand, given: bool) -> Oper
 
 
 def _operators(
-    source: StageObservation, stages: dict[str, StageObservation], known: dict[str, OperatorDemand]
+    sources: Sequence[StageObservation],
+    stages: dict[str, StageObservation],
+    known: dict[str, OperatorDemand],
 ) -> tuple[ModelledOperator, ...] | None:
-    """The operators reached from the source, the source first; None where a demand is missing."""
+    """The operators reached from the sources, these first; None where a demand is missing."""
     found: dict[str, ModelledOperator] = {}
-    open_ = [source.name]
+    open_ = [source.name for source in sources]
     while open_:
         name = open_.pop(0)
         if name in found:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import ClassVar
 
 from penstock.models import MAP, MicroBatch
@@ -34,16 +35,54 @@ class BatchModel:
             MicroBatch(p, self.trigger, self.overhead, demand, workers=self.slots) for p in self.processes
         ]
 
+    @property
+    def load(self) -> float:
+        """Slots that are busy on average, in the worst case."""
+        return max(p.rate for p in self.processes) * self.operators[0].demand
+
     def predict(self, resources: Mapping[str, Resources]) -> Prediction:
         """The worst prediction over all arrival processes."""
-        replicas, share = resources[self.source]
+        response = self.response(*resources[self.source])
+        return Prediction({(self.source,): response}, {self.source: response})
+
+    def response(self, replicas: float, share: float) -> float:
+        """The worst response over all arrival processes."""
         times = []
         for query in self._queries:
             sized = query.with_capacity(workers=replicas * self.slots, share=share)
             times.append(
                 sized.mean_response if self.percentile is None else sized.percentile(self.percentile)
             )
-        return Prediction({(self.source,): max(times)}, {self.source: max(times)})
+        return max(times)
+
+
+@dataclass(frozen=True, eq=False)
+class QueriesModel:
+    """Several micro-batch queries on the same executors: what the others need on average is not there for one."""
+
+    side_by_side: ClassVar[bool] = False
+    queries: tuple[BatchModel, ...]
+
+    @cached_property
+    def operators(self) -> tuple[ModelledOperator, ...]:
+        """The queries."""
+        return tuple(o for query in self.queries for o in query.operators)
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """Each query by itself."""
+        return tuple(path for query in self.queries for path in query.paths)
+
+    def predict(self, resources: Mapping[str, Resources]) -> Prediction:
+        """Each query on the slots that the others leave."""
+        paths: dict[tuple[str, ...], float] = {}
+        for query in self.queries:
+            replicas, share = resources[query.source]
+            others = sum(o.load for o in self.queries if o is not query) / query.slots / share
+            # Where the others alone need all there is, nothing meets a target.
+            left = replicas - others
+            paths[query.paths[0]] = query.response(left, share) if left > 0.01 * replicas else inf
+        return Prediction(paths, {path[0]: seconds for path, seconds in paths.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel:
-    """An open network of single-server queues fed by each of several arrival processes; the worst counts.
+    """An open network of single-server queues, fed at its sources in each of several ways; the worst counts.
 
     An operator with k replicas is a server that is k times as fast; a tuple's own service still takes as long as on
     one of them, so (1 - 1/k) of it is added to the response.
@@ -46,8 +46,7 @@ class NetworkModel:
 
     side_by_side: ClassVar[bool] = False
     operators: tuple[ModelledOperator, ...]
-    source: str
-    processes: tuple[MAP, ...]
+    arrivals: tuple[Mapping[str, MAP], ...]  # processes by source
     percentile: float | None = None
 
     @cached_property
@@ -56,18 +55,18 @@ class NetworkModel:
 
     @cached_property
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Every way from the source to a sink."""
-        return self._application(self.processes[0], {o.name: (1, 1.0) for o in self.operators}).paths
+        """Every way from a source to a sink."""
+        return self._application(self.arrivals[0], {o.name: (1, 1.0) for o in self.operators}).paths
 
     def predict(self, resources: Mapping[str, Resources]) -> Prediction:
         """The worst prediction over all arrival processes."""
         key = tuple(resources[o.name] for o in self.operators)
         if key not in self._memo:
-            self._memo[key] = _worst([self._solve(process, resources) for process in self.processes])
+            self._memo[key] = _worst([self._solve(processes, resources) for processes in self.arrivals])
         return self._memo[key]
 
-    def _solve(self, process: MAP, resources: Mapping[str, Resources]) -> Prediction:
-        solved = solve_network(self._application(process, resources))
+    def _solve(self, processes: Mapping[str, MAP], resources: Mapping[str, Resources]) -> Prediction:
+        solved = solve_network(self._application(processes, resources))
         own = {o.name: _lost(o, resources[o.name]) for o in self.operators}
         paths = {}
         for path, response in solved.paths.items():
@@ -75,7 +74,7 @@ class NetworkModel:
             paths[path] = time + sum(own[name] for name in path)
         return Prediction(paths, {n: m + own[n] for n, m in solved.station_means.items()})
 
-    def _application(self, process: MAP, resources: Mapping[str, Resources]) -> Application:
+    def _application(self, processes: Mapping[str, MAP], resources: Mapping[str, Resources]) -> Application:
         stations = [
             Station(
                 o.name, fit_ph(o.demand / resources[o.name][0], o.scv), o.selectivity, resources[o.name][1]
@@ -83,7 +82,7 @@ class NetworkModel:
             for o in self.operators
         ]
         edges = [Edge(o.name, below) for o in self.operators for below in o.downstream]
-        return Application(stations, edges, {self.source: process})
+        return Application(stations, edges, processes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +91,7 @@ class KingmanModel:
 
     side_by_side: ClassVar[bool] = False
     operators: tuple[ModelledOperator, ...]
-    source: str
-    rate: float
+    arrivals: Mapping[str, float]  # tuples a second by source
 
     @cached_property
     def _by_name(self) -> dict[str, ModelledOperator]:
@@ -101,9 +99,9 @@ class KingmanModel:
 
     @cached_property
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Every way from the source to a sink."""
+        """Every way from a source to a sink."""
         found: list[tuple[str, ...]] = []
-        open_: list[tuple[str, ...]] = [(self.source,)]
+        open_: list[tuple[str, ...]] = [(source,) for source in self.arrivals]
         while open_:
             path = open_.pop()
             below = self._by_name[path[-1]].downstream
@@ -114,9 +112,8 @@ class KingmanModel:
     @cached_property
     def rates(self) -> dict[str, float]:
         """Tuples a second into every operator."""
-        rates = dict.fromkeys(self._by_name, 0.0)
+        rates = dict.fromkeys(self._by_name, 0.0) | dict(self.arrivals)
         seen = {step for path in self.paths for step in pairwise(path)}
-        rates[self.source] = self.rate
         for name in sorted(
             self._by_name, key=lambda n: max((p.index(n) for p in self.paths if n in p), default=0)
         ):

@@ -27,8 +27,8 @@ def test_a_batch_takes_its_overhead_and_the_work_over_the_executors():
     p = plant(rate=100.0, overhead=0.2, row_cost=0.005)
     p.wait_until(10.0)
     seen = p.observe()
-    # One batch a second: 100 rows x 5 ms on one executor, and the overhead.
-    assert seen.measure(Metric.UTILISATION) == pytest.approx(0.7, abs=0.02)
+    # One batch a second: 100 rows x 5 ms on one executor in what the overhead leaves of the second.
+    assert seen.measure(Metric.UTILISATION) == pytest.approx(0.5 / 0.8, abs=0.02)
     assert seen.latency.mean == pytest.approx(0.5 + 0.7, abs=0.03)
 
 
@@ -93,3 +93,14 @@ def test_gaps_in_a_trace_cost_no_batches():
 def test_negative_costs_are_refused():
     with pytest.raises(PenstockError, match="negative"):
         SparkCosts(row_cost=-1.0)
+
+
+def test_utilisation_leaves_out_what_no_executor_can_speed_up():
+    """0 without load and 1 where a batch takes its trigger, also where half of the trigger is overhead."""
+    costs = SparkCosts(overhead=0.5, row_cost=0.001, trigger=1.0)
+    assert costs.utilisation(0.0, 4) == 0.0
+    for executors in (1, 2, 4):
+        full = 0.5 * executors  # work a second for which a batch takes 1 s
+        assert costs.duration(full, executors) == pytest.approx(1.0)
+        assert costs.utilisation(full, executors) == pytest.approx(1.0)
+    assert SparkCosts(overhead=1.5).utilisation(0.1, 1) > 1.0

@@ -147,3 +147,15 @@ def test_before_the_first_batch_everything_is_unknown_and_nothing_fails(world):
     assert isnan(stage.arrival_rate)
     assert isnan(stage.utilisation)
     assert isnan(stage.backlog)
+
+
+@pytest.mark.parametrize("fixed", [0.1, 0.5, 0.7])
+def test_utilisation_is_0_at_no_load_and_1_where_a_batch_takes_its_trigger(monkeypatch, fixed):
+    world = World(monkeypatch, fixed=fixed)
+    full = round((1.0 - fixed) * 2 / world.service)  # rows with which a batch takes a second on two executors
+    for rows in (1, full // 2, 1, full // 3, 1, full, 1, full // 2):
+        world.batch(rows)
+        world.plant.observe()
+    for rows, expected in ((1, 0.0), (full, 1.0)):
+        world.batch(rows)
+        assert world.plant.observe().stages[0].utilisation == pytest.approx(expected, abs=0.1)

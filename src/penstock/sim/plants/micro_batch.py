@@ -53,8 +53,18 @@ class SparkCosts:
         return self.overhead + work / max(executors * self.cores, 1e-9)
 
     def utilisation(self, load: float, executors: float) -> float:
-        """overhead / trigger + load / slots, where load is the work that arrives a second; above 1 it falls behind."""
-        return self.overhead / self.trigger + load / max(executors * self.cores, 1e-9)
+        """load / slots over 1 - overhead / trigger, where load is the work that arrives a second.
+
+        What no executor can speed up is left out: 0 without load, 1 where a batch takes its trigger. Where the overhead
+        alone fills the interval, batches follow each other at once and share it among more rows.
+        """
+        each = load / max(executors * self.cores, 1e-9)
+        room = 1.0 - self.overhead / self.trigger
+        return (
+            each / room
+            if room > 0.1
+            else max(each / 0.1, self.duration(load * self.trigger, executors) / self.trigger)
+        )
 
 
 @dataclass(frozen=True)
