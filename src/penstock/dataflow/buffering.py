@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.core.errors import PenstockError
 from penstock.dataflow.operators import Spec
 from penstock.dataflow.rows import Rows
 from penstock.dataflow.running_figures import rank_in_key
@@ -23,7 +22,7 @@ class Release:
 
     rows: dict[str, Rows]
     held: dict[str, pa.Array]
-    #: Calls by key (mode ``all``).
+    #: For how many calls all ports have enough, by key.
     firings: Ints
     waiting: int
     #: The fullest queue of any key and port, as a share of what may wait there.
@@ -31,7 +30,6 @@ class Release:
 
 
 def deliver(
-    name: str,
     spec: Spec,
     arrived: Mapping[str, Rows],
     assigned: Assigned,
@@ -49,16 +47,10 @@ def deliver(
         rows[port] = queue.take(np.flatnonzero(ready))
         rest = queue.take(np.flatnonzero(~ready))
         counts = waiting[port] - takes[port]
-        if len(counts) and counts.max() > spec.need.hold:
-            raise PenstockError(
-                f"Operator '{name}' holds {counts.max()} tuples of one key on port '{port}' for lack of tuples on its other ports; "
-                f"raise hold (now {spec.need.hold}) or look at what feeds it."
-            )
         held[port] = _lists(rest.table, counts)
         left += int(counts.sum())
         fullest = max(fullest, float(counts.max(initial=0)) / spec.need.hold)
-    firings = spec.need.firings(waiting) if spec.need.mode == "all" else np.zeros(keys, dtype=np.int64)
-    return Release(rows, held, firings, left, fullest)
+    return Release(rows, held, spec.need.firings(waiting), left, fullest)
 
 
 def _queue(

@@ -1,27 +1,25 @@
-"""Call an operator's code, in either grain, and find the tuple to blame when it raises.
+"""Call an operator's code and find the tuples to blame when it fails.
 
-A call that raises is taken back (state and output) and made again on halves of its tuples, in their order, until the
-tuple that raises stands alone: it is shown, or put aside where the operator says so.
+A call that fails, or gives out what does not fit, leaves no trace: neither state nor output. Where the operator says
+``on_error="dead-letter"`` the tuples to blame are put aside and the others go on; otherwise they are shown and the run
+ends. A mistake in how the operator is declared ends the run in any case.
 """
 
-import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
-from penstock.dataflow.output import Output
+from penstock.dataflow.output import SHOWN, BadOutput, Output
 from penstock.dataflow.rows import Rows
-from penstock.dataflow.state import FREE, KeyedState
+from penstock.dataflow.state import BadState, KeyedState
 
 if TYPE_CHECKING:
     from penstock.dataflow.invoke import Task
-
-_SHOWN = 300
 
 
 @dataclass(frozen=True)
@@ -33,203 +31,122 @@ class DeadRows:
     reason: str
 
 
-def call(
-    task: "Task",
-    rows: Mapping[str, Rows],
-    state: KeyedState | None,
-    output: Output,
-    firings: NDArray[np.int64] | None = None,
-) -> list[DeadRows]:
-    """Hand the tuples to the operator; what had to be put aside is given back."""
-    if not any(len(r) for r in rows.values()):
-        return []
-    caller = _Caller(task, state, output, firings)
-    caller.attempt(dict(rows))
-    return caller.dead
-
-
 @dataclass(frozen=True)
-class _Call:
-    """One call of an operator's code: the tuples by port, the state, where output goes, firings by key."""
+class Work:
+    """What an operator is called with: the tuples by port, the state, where output goes, firings by key."""
 
     task: "Task"
-    rows: dict[str, Rows]
+    rows: Mapping[str, Rows]
     state: KeyedState | None
     output: Output
-    firings: NDArray[np.int64] | None
+    firings: NDArray[np.int64] | None = None
+    #: Tuples to be put aside: port, reason -> row numbers.
+    dead: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The operator's name in the flow."""
+        return self.task.context.name
 
-class _Caller:
-    def __init__(
-        self,
-        task: "Task",
-        state: KeyedState | None,
-        output: Output,
-        firings: NDArray[np.int64] | None,
-    ) -> None:
-        self.task, self.state, self.output, self.firings = task, state, output, firings
-        self.make = _by_key if task.spec.grain == "key" else _by_table
-        self.dead: list[DeadRows] = []
+    @property
+    def forgiving(self) -> bool:
+        """Whether tuples may be put aside."""
+        return self.task.spec.on_error == "dead-letter"
 
-    def attempt(self, rows: dict[str, Rows]) -> None:
-        """One call, or several on parts where it raises."""
-        mark = self.output.mark()
-        # Going back needs a copy, and copying every call is only paid for where tuples may be put aside.
-        twin = (
-            self.state.copy() if self.state is not None and self.task.spec.on_error == "dead-letter" else None
-        )
-        try:
-            self.make(_Call(self.task, rows, self.state, self.output, self.firings))
-        except PenstockError:
-            raise
-        except Exception as error:  # noqa: BLE001 - an operator is user code
-            if self.task.spec.on_error == "fail":
-                self._fail(rows, error)
-            self.output.back_to(mark)
-            if twin is not None and self.state is not None:
-                self.state.restore(twin)
-            self._part(rows, error)
+    @property
+    def divisible(self) -> bool:
+        """Whether the tuples of a key may come in any number of calls."""
+        return self.firings is None
 
-    def _part(self, rows: dict[str, Rows], error: Exception) -> None:
-        halves = _halves(rows, whole_keys=self.firings is not None or len(rows) > 1)
-        if halves is None:
-            self.dead += [
-                DeadRows(self.task.context.name, r.table, _told(error)) for r in rows.values() if len(r)
-            ]
-            return
-        for half in halves:
-            self.attempt(half)
+    def put_aside(self, rows: Mapping[str, Sequence[int]], error: BaseException | str) -> None:
+        """Note tuples that go to the dead letters."""
+        for port, numbers in rows.items():
+            self.dead.setdefault((port, told(error)), []).extend(numbers)
 
-    def _fail(self, rows: dict[str, Rows], error: Exception) -> None:
-        """Look for the smallest part that raises, on copies, and tell it."""
-        blame = rows
-        while (halves := _halves(blame, whole_keys=self.firings is not None or len(rows) > 1)) is not None:
-            culprit = next((h for h in halves if self._raises(h)), None)
-            if culprit is None:
-                break
-            blame = culprit
-        shown = {p: r.lists() for p, r in blame.items() if len(r)}
-        told = str(next(iter(shown.values()))[0] if len(shown) == 1 else {p: r[0] for p, r in shown.items()})
+    def dead_rows(self) -> list[DeadRows]:
+        """All that was put aside."""
+        return [
+            DeadRows(self.name, self.rows[port].table.take(pa.array(numbers)), reason)
+            for (port, reason), numbers in self.dead.items()
+            if numbers
+        ]
+
+    def fail(self, rows: Mapping[str, Sequence[int]], error: BaseException) -> NoReturn:
+        """End the run; the first of the tuples to blame is shown."""
+        if isinstance(error, BadOutput | BadState):
+            raise error
+        shown = {p: self.rows[p].take(np.array(n[:1])).lists()[0] for p, n in rows.items() if len(n)}
+        tuple_ = str(next(iter(shown.values())) if len(shown) == 1 else shown)
         raise PenstockError(
-            f"Operator '{self.task.context.name}' failed with {_told(error)} on the tuple {told[:_SHOWN]}; "
+            f"Operator '{self.name}' failed with {told(error)} on the tuple {tuple_[:SHOWN]}; "
             "mend the operator, or let such tuples be put aside with on_error='dead-letter'."
         ) from error
 
-    def _raises(self, rows: dict[str, Rows]) -> bool:
-        trial = Output(self.task.context.name, self.task.context.outputs)
-        state = None if self.state is None else self.state.copy()
-        try:
-            self.make(_Call(self.task, rows, state, trial, self.firings))
-        except Exception:  # noqa: BLE001 - an operator is user code
-            return True
-        return False
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether an error is a mistake in the flow and not the fault of some tuples."""
+    return isinstance(error, PenstockError) and not isinstance(error, BadOutput | BadState)
 
 
-def _by_table(call: _Call) -> None:
-    task, rows, state, output = call.task, call.rows, call.state, call.output
-    only = next(iter(rows.values()))
-    output.expect(only.positions if len(rows) == 1 else None, single=False)
-    task.operator.invoke(only if len(rows) == 1 else rows, state, output)
+def gallop(
+    count: int, attempt: Callable[[int, int], Exception | None], give_up: Callable[[int, Exception], None]
+) -> None:
+    """Work through things from the first to the last, in parts as long as bad ones seem to lie apart.
 
+    ``attempt(begin, end)`` gives the error, or None; a part that fails is halved until the bad thing stands alone and is
+    given up (Hwang's binary splitting): about log2(distance) + 2 attempts for each bad thing, and one for each thing where
+    all are bad.
 
-def _by_key(call: _Call) -> None:
-    """One call a key, or a firing; tuples are dictionaries."""
-    task, rows, state, output, firings = call.task, call.rows, call.state, call.output, call.firings
-    if state is None:
-        for slot, some in enumerate(next(iter(rows.values())).lists() if len(rows) == 1 else []):
-            output.expect(next(iter(rows.values())).positions[slot], single=True)
-            task.operator.invoke([some], None, output)
-        if len(rows) > 1:
-            output.expect(_newest(rows), single=True)
-            task.operator.invoke({p: r.lists() for p, r in rows.items()}, None, output)
-        return
-    queues = {p: _Queue(r, len(state)) for p, r in rows.items()}
-    for slot in np.unique(np.concatenate([r.slots for r in rows.values()])).tolist():
-        calls = 1 if firings is None or task.spec.need.mode == "any" else int(firings[slot])
-        box = _Box(task, state, slot)
-        for number in range(calls):
-            taken = {
-                p: q.take(slot, task.spec.need.of(p) if calls and _exact(task) else None, number)
-                for p, q in queues.items()
-            }
-            output.expect(
-                np.max(np.concatenate([positions for _, positions in taken.values()]), axis=0), single=True
-            )
-            given = {p: listed for p, (listed, _) in taken.items()}
-            task.operator.invoke(next(iter(given.values())) if len(given) == 1 else given, box.values, output)
-        box.save()
-
-
-def _exact(task: "Task") -> bool:
-    return task.spec.need.mode == "all"
-
-
-class _Queue:
-    """The tuples of one port by key."""
-
-    def __init__(self, rows: Rows, keys: int) -> None:
-        order = np.argsort(rows.slots, kind="stable")
-        self.listed = rows.take(order).lists()
-        self.positions = rows.positions[order]
-        self.starts = np.searchsorted(rows.slots[order], np.arange(keys + 1))
-
-    def take(
-        self, slot: int, size: int | None, number: int
-    ) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
-        begin, end = int(self.starts[slot]), int(self.starts[slot + 1])
-        if size is not None:
-            begin, end = begin + number * size, begin + (number + 1) * size
-        return self.listed[begin:end], self.positions[begin:end]
-
-
-class _Box:
-    """The state of one key as a dictionary."""
-
-    def __init__(self, task: "Task", state: KeyedState, slot: int) -> None:
-        self.state, self.slot = state, slot
-        if task.spec.state is None:
-            raw = state.columns[FREE][slot]
-            self.values: dict[str, Any] = {} if raw is None else pickle.loads(raw)
+    >>> tried = []
+    >>> gallop(8, lambda a, b: tried.append((a, b)) or (ValueError() if a <= 4 < b else None), lambda at, error: None)
+    >>> tried
+    [(0, 4), (4, 8), (4, 6), (4, 5), (5, 7), (7, 8)]
+    """
+    begin, size, bad = 0, max(1, count // 2), 0
+    while begin < count:
+        end = min(begin + size, count)
+        error = attempt(begin, end)
+        while error is not None and end - begin > 1:
+            middle = (begin + end) // 2
+            error = attempt(begin, middle)
+            if error is not None:
+                end = middle
+            else:
+                begin = middle
+                error = attempt(begin, end) if end - begin == 1 else _SOMEWHERE
+        if error is None:
+            begin = end
         else:
-            self.values = {c.name: _python(state.columns[c.name][slot]) for c in task.spec.state}
-
-    def save(self) -> None:
-        if FREE in self.state.columns:
-            self.state.columns[FREE][self.slot] = pickle.dumps(self.values, protocol=5)
-            self.state.dropped[self.slot] |= not self.values
-            return
-        for name, column in self.state.columns.items():
-            column[self.slot] = self.values[name]
+            give_up(begin, error)
+            begin, bad = begin + 1, bad + 1
+        size = max(1, begin // (bad + 1))
 
 
-def _python(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+#: The first half of what failed was good, so the error is in the second.
+_SOMEWHERE = ValueError("not tried by itself")
 
 
-def _newest(rows: Mapping[str, Rows]) -> NDArray[np.int64]:
-    newest: NDArray[np.int64] = np.max(np.concatenate([r.positions for r in rows.values()]), axis=0)
-    return newest
+def smallest(count: int, fails: Callable[[int, int], bool]) -> tuple[int, int]:
+    """A smallest range of things that fails, found by halving what fails as a whole."""
+    begin, end = 0, count
+    while end - begin > 1:
+        middle = (begin + end) // 2
+        if fails(begin, middle):
+            end = middle
+        elif fails(middle, end):
+            begin = middle
+        else:
+            break
+    return begin, end
 
 
-def _halves(rows: dict[str, Rows], whole_keys: bool) -> list[dict[str, Rows]] | None:
-    """Two parts in order, or None if there is nothing to part: by rows, or by keys where a call needs several rows."""
-    if not whole_keys:
-        ((port, only),) = rows.items()
-        middle = len(only) // 2
-        return (
-            None
-            if len(only) < 2
-            else [{port: only.take(np.arange(middle))}, {port: only.take(np.arange(middle, len(only)))}]
-        )
-    slots = np.unique(np.concatenate([r.slots for r in rows.values()]))
-    if len(slots) < 2:
-        return None
-    middle = slots[len(slots) // 2]
-    return [
-        {p: r.take(np.flatnonzero(r.slots < middle)) for p, r in rows.items()},
-        {p: r.take(np.flatnonzero(r.slots >= middle)) for p, r in rows.items()},
-    ]
-
-
-def _told(error: Exception) -> str:
+def told(error: BaseException | str) -> str:
+    """An error in words."""
+    if isinstance(error, str | PenstockError):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def number_of(value: Any) -> Any:
+    """A numpy number as Python's."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -5,7 +5,7 @@ operator therefore never buffers what it cannot use yet.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,10 +18,11 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FiringRule:
-    """Tuples needed by port, and whether all ports must have theirs or any of them.
+    """Tuples needed by port, and whether all ports must have theirs (conjunctive) or any of them (disjunctive).
 
-    ``all``: a call (a *firing*) gets exactly the given number from each port named. ``any``: a call gets whatever a
-    port has once it has at least the given number. ``hold`` bounds how many tuples of one key may wait on one port.
+    ``exact``: a call (a *firing*) gets exactly the given numbers, and there are as many calls as the tuples are enough
+    for; otherwise it gets whatever the ports have once they have at least the given numbers. From half of ``hold``
+    waiting tuples of one key and port on the sources are slowed, beyond it there is a warning.
 
     >>> need_all(left=10, right=10).counts
     {'left': 10, 'right': 10}
@@ -30,6 +31,7 @@ class FiringRule:
     mode: Literal["all", "any"] = "any"
     counts: Mapping[str, int] | None = None
     hold: int = 4096
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if any(n < 1 for n in (self.counts or {}).values()):
@@ -37,7 +39,23 @@ class FiringRule:
                 "An operator needs at least one tuple on each port it names; give counts from 1."
             )
         if self.hold < max((self.counts or {"": 1}).values(), default=1):
-            raise PenstockError("An operator may hold fewer tuples than it needs for one call; raise hold.")
+            raise PenstockError("hold is less than the tuples needed for one call; raise it.")
+
+    def exactly(self) -> "FiringRule":
+        """The same numbers, but no more of them in one call.
+
+        >>> need_any(a=2, b=1).exactly().takes({"a": np.array([5, 1]), "b": np.array([1, 9])})
+        {'a': array([4, 0]), 'b': array([1, 9])}
+        """
+        return replace(self, exact=True)
+
+    def at_least(self) -> "FiringRule":
+        """The same numbers, or more of them in one call.
+
+        >>> need_all(a=2, b=1).at_least().takes({"a": np.array([5, 1]), "b": np.array([1, 9])})
+        {'a': array([5, 0]), 'b': array([1, 0])}
+        """
+        return replace(self, exact=False)
 
     def of(self, port: str) -> int:
         """How many tuples a call needs on a port."""
@@ -46,7 +64,7 @@ class FiringRule:
     @property
     def immediate(self) -> bool:
         """Whether every tuple can be handed over as it comes."""
-        return self.mode == "any" and all(n == 1 for n in (self.counts or {}).values())
+        return self.mode == "any" and not self.exact and all(n == 1 for n in (self.counts or {}).values())
 
     def takes(self, waiting: Mapping[str, Counts]) -> dict[str, Counts]:
         """How many of the waiting tuples of each port are handed over now, by key.
@@ -54,20 +72,26 @@ class FiringRule:
         >>> need_all(a=2, b=1).takes({"a": np.array([5, 1]), "b": np.array([1, 9])})
         {'a': array([2, 0]), 'b': array([1, 0])}
         """
-        if self.mode == "any":
-            return {port: np.where(n >= self.of(port), n, 0) for port, n in waiting.items()}
         firings = self.firings(waiting)
-        return {port: firings * self.of(port) for port in waiting}
+        if self.mode == "all":
+            return {
+                p: firings * self.of(p) if self.exact else np.where(firings > 0, n, 0)
+                for p, n in waiting.items()
+            }
+        return {
+            p: n // self.of(p) * self.of(p) if self.exact else np.where(n >= self.of(p), n, 0)
+            for p, n in waiting.items()
+        }
 
     def firings(self, waiting: Mapping[str, Counts]) -> Counts:
-        """How many calls the waiting tuples are enough for, by key (mode ``all``)."""
+        """For how many calls all ports have enough, by key."""
         calls: Counts = np.minimum.reduce([n // self.of(port) for port, n in waiting.items()])
         return calls
 
 
 def need_all(hold: int = 4096, **counts: int) -> FiringRule:
     """Exactly these numbers of tuples on all of these ports: a barrier."""
-    return FiringRule("all", counts, hold)
+    return FiringRule("all", counts, hold, exact=True)
 
 
 def need_any(hold: int = 4096, **counts: int) -> FiringRule:

@@ -12,16 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.buffering import deliver
-from penstock.dataflow.calls import DeadRows, call
+from penstock.dataflow.calls import DeadRows, Work
 from penstock.dataflow.kept_keys import check_kept
 from penstock.dataflow.key_types import cast_keys
 from penstock.dataflow.keys import Hashes, hash_keys, missing_keys, within
 from penstock.dataflow.layers import TIME
 from penstock.dataflow.operators import Context, Operator, Spec
 from penstock.dataflow.output import Output
+from penstock.dataflow.row_calls import call_rows
 from penstock.dataflow.rows import Chunk, Rows
 from penstock.dataflow.slots import Assigned, assign
 from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
+from penstock.dataflow.table_calls import call_tables
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def invoke(
             p: Rows(c.table, c.positions, np.zeros(c.rows, dtype=np.int64), 1)
             for p, c in _all_ports(task, ports).items()
         }
-        result.dead += call(task, rows, None, output)
+        result.dead += _call(Work(task, rows, None, output))
     elif any(c.rows for c in ports.values()):
         _keyed(task, _all_ports(task, ports), layers, clock, output, result)
     result.outputs = {p: _with_kept_keys(task, ports, p, c) for p, c in output.close().items()}
@@ -106,6 +108,13 @@ def _with_kept_keys(task: Task, arrived: Mapping[str, Chunk], port: str, out: Ch
         return out
     hashes = check_kept(task.context.name, keys, arrived, port, out)
     return Chunk(out.table, out.positions, hashes if keys == task.region_keys else None)
+
+
+def _call(work: Work) -> list[DeadRows]:
+    """Hand the tuples to the operator; what had to be put aside is given back."""
+    if any(len(rows) for rows in work.rows.values()):
+        (call_rows if work.task.spec.grain == "key" else call_tables)(work)
+    return work.dead_rows()
 
 
 def _keyed(
@@ -130,10 +139,10 @@ def _keyed(
     held: dict[str, pa.Array] = {}
     firings = None
     if not spec.need.immediate:
-        delivery = deliver(task.context.name, spec, rows, assigned, layers, ~state.new)
+        delivery = deliver(spec, rows, assigned, layers, ~state.new)
         rows, held, firings = delivery.rows, delivery.held, delivery.firings
         result.waiting, result.fullest = delivery.waiting, delivery.fullest
-    result.dead += call(task, rows, state, output, firings)
+    result.dead += _call(Work(task, rows, state, output, firings))
     if held:
         keep_waiting(spec, state, held)
     result.layer = layer_of(state_schema(spec, task.context.inputs), spec, state, assigned, times, held)

@@ -99,6 +99,10 @@ class Rows:
 
     def take(self, rows: NDArray[Any]) -> "Rows":
         """Some of the rows."""
+        if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and (rows[1:] > rows[:-1]).all():
+            begin, end = int(rows[0]), int(rows[-1]) + 1
+            table = self.table.slice(begin, end - begin)
+            return Rows(table, self.positions[begin:end], self.slots[begin:end], self._keys)
         return Rows(self.table.take(pa.array(rows)), self.positions[rows], self.slots[rows], self._keys)
 
     def lists(self) -> list[dict[str, Any]]:

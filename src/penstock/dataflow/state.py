@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
+from penstock.dataflow.columns import MISFIT, column_of
 from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME
 from penstock.dataflow.operators import Spec, StateColumn
 from penstock.dataflow.slots import Assigned
@@ -17,20 +18,37 @@ FREE = "__state"
 HELD = "__held_"
 
 
+class BadState(PenstockError):
+    """A key's state is not what was declared: the fault of the rows that caused it."""
+
+
 class KeyedState:
     """The states of the keys at hand: ``state["count"]`` is a numpy array with one value a key, to be changed in place.
 
     ``rows.slots`` says which place belongs to a row's key; ``state.new`` tells keys seen for the first time.
     """
 
-    def __init__(self, keys: pa.Table, columns: dict[str, NDArray[Any]], new: NDArray[np.bool_]) -> None:
-        self.keys = keys
+    def __init__(
+        self,
+        keys: pa.Table,
+        columns: dict[str, NDArray[Any]],
+        new: NDArray[np.bool_],
+        at: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._keys, self._at = keys, at
         self.columns = columns
         self.new = new
         self.dropped = np.zeros(len(new), dtype=bool)
 
     def __len__(self) -> int:
         return len(self.new)
+
+    @property
+    def keys(self) -> pa.Table:
+        """The key columns, one row a key."""
+        if self._at is not None and self._keys.num_columns:
+            self._keys, self._at = self._keys.take(pa.array(self._at)), None
+        return self._keys
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.columns:
@@ -39,25 +57,34 @@ class KeyedState:
 
     def __setitem__(self, name: str, values: Any) -> None:
         column = self[name]
+        whole = column.dtype.kind in "iub" and np.asarray(values).dtype.kind == "f"
+        if whole and not np.array_equal(np.asarray(values), np.trunc(values)):
+            raise PenstockError(
+                f"The state column '{name}' holds whole numbers, and got some with a fraction; round them first."
+            )
         column[:] = values
 
     def drop(self, slots: Any) -> None:
         """Forget the keys at these slots."""
         self.dropped[slots] = True
 
-    def copy(self) -> "KeyedState":
-        """A twin to go back to."""
+    # The runtime's side.
+
+    def part(self, slots: NDArray[np.int64]) -> "KeyedState":
+        """The states of some keys, to be changed without changing these."""
         columns = {
-            n: pickle.loads(pickle.dumps(c)) if c.dtype == object else c.copy()
+            n: pickle.loads(pickle.dumps(c[slots])) if c.dtype == object else c[slots]
             for n, c in self.columns.items()
         }
-        twin = KeyedState(self.keys, columns, self.new)
-        twin.dropped = self.dropped.copy()
-        return twin
+        some = KeyedState(self.keys, columns, self.new[slots], at=slots)
+        some.dropped = self.dropped[slots]
+        return some
 
-    def restore(self, other: "KeyedState") -> None:
-        """Be as the twin is."""
-        self.columns, self.dropped = other.copy().columns, other.dropped.copy()
+    def put(self, slots: NDArray[np.int64], some: "KeyedState") -> None:
+        """Take over the states of some keys."""
+        for name, column in some.columns.items():
+            self.columns[name][slots] = column
+        self.dropped[slots] = some.dropped
 
 
 def state_schema(spec: Spec, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
@@ -106,12 +133,22 @@ def layer_of(
     if times is not None:
         arrays.append(pa.array(times))
     arrays += [_one(state.keys.column(k)) for k in spec.keys]
-    arrays += [_arrow(c, state.columns[c.name]) for c in columns_of(spec)]
+    arrays += [as_column(c, state.columns[c.name]) for c in columns_of(spec)]
     arrays += [held[port] for port in spec.inputs if port in held]
     return pa.Table.from_arrays(
         [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, schema, strict=True)],
         schema=schema,
     )
+
+
+def check_columns(operator: str, spec: Spec, state: KeyedState) -> None:
+    """Raise where a column of the state holds what is not of its type."""
+    for column in columns_of(spec):
+        if state.columns[column.name].dtype == object:
+            try:
+                as_column(column, state.columns[column.name])
+            except PenstockError as error:
+                raise BadState(f"Operator '{operator}': {error}") from None
 
 
 def keep_waiting(spec: Spec, state: KeyedState, held: Mapping[str, pa.Array]) -> None:
@@ -167,10 +204,11 @@ def _plain(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _arrow(column: StateColumn, values: NDArray[Any]) -> pa.Array:
+def as_column(column: StateColumn, values: NDArray[Any]) -> pa.Array:
+    """The values of a state column as Arrow; raises where one of them does not fit."""
     try:
-        return pa.array(values, column.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        return column_of(values.tolist() if values.dtype == object else values, column.type)
+    except MISFIT as error:
         raise PenstockError(
             f"The state column '{column.name}' does not hold {column.type} any more: {error}."
         ) from None

@@ -144,6 +144,7 @@ class FlowProgram:
             "dead": work.dead,
             "waiting": sum(f.waiting for f in work.figures),
             "fullest": max((f.fullest for f in work.figures), default=0.0),
+            "overfull": sorted({n for r in outcome.reports for n, f in r.operators.items() if f.fullest > 1}),
             "deferred": len(after.deferred),
             "replicas": {n: r.replicas for n, r in plan.regions.items()},
             "pipelines": {n: list(r.pipelines) for n, r in plan.regions.items()},

@@ -47,6 +47,7 @@ class FlowRun(MicroBatchRun):
         self._working = threading.RLock()
         self._ended = threading.Event()
         self._last_batch = time.monotonic()
+        self._overfull: set[str] = set()
         if self._latest is not None:
             state = FlowState.from_json(self._latest.state)
             program.plan = state.plan.fitted(program.definition.regions)
@@ -124,6 +125,20 @@ class FlowRun(MicroBatchRun):
         with self._working:
             super()._process(rows, batch_id, spark)
             self._last_batch = time.monotonic()
+            self._warn_of_waiting()
+
+    def _warn_of_waiting(self) -> None:
+        """Tell, once for each operator, that tuples wait beyond what its firing rule foresees; they wait on disk."""
+        overfull = set(self._progress.get("overfull", ()))
+        for operator in sorted(overfull - self._overfull):
+            hold = self._flow.definition.graph.node(operator).spec.need.hold
+            self.journal.warning(
+                time.time(),
+                "flow",
+                f"More than {hold} tuples of one key wait at operator '{operator}' for lack of tuples on its other ports; "
+                "they wait in the state store: look at what feeds it, or raise hold.",
+            )
+        self._overfull = overfull
 
     def _hold_off(self) -> None:
         """Back-pressure: take in less while some port's queue is more than half full, so that the others can catch up."""

@@ -1,0 +1,284 @@
+"""Grain "key": one call for each key, or each firing of it, with tuples as dictionaries.
+
+All calls are made first and what they gave out is made columns of as a whole; only keys for which something failed are
+gone through again, call by call. A key's state is written when all is well with it, so going back costs nothing.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.dataflow.calls import Work, gallop, is_fatal, smallest
+from penstock.dataflow.key_state import KeyStates
+from penstock.dataflow.output import BadOutput, Output
+from penstock.dataflow.rows import Positions, Rows
+from penstock.dataflow.state import BadState
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The tuples of one call: by port, from where to where in the port's queue."""
+
+    slot: int
+    ranges: Mapping[str, tuple[int, int]]
+
+    @property
+    def divisible(self) -> tuple[str, int, int] | None:
+        """The port and the range of a call whose tuples all came to one port."""
+        full = [(port, a, b) for port, (a, b) in self.ranges.items() if b > a]
+        return full[0] if len(full) == 1 else None
+
+    def part(self, begin: int, end: int) -> "Call":
+        """Some of the tuples of such a call."""
+        port, first, _ = self.divisible or ("", 0, 0)
+        return Call(self.slot, {**self.ranges, port: (first + begin, first + end)})
+
+
+def call_rows(work: Work) -> None:
+    """Hand the tuples to the operator, key by key."""
+    calls = _Calls(work)
+    bad = calls.all()
+    for slot in sorted(bad):
+        for call in calls.of(slot):
+            calls.carefully(call)
+
+
+class _Calls:
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.states = None if work.state is None else KeyStates(work.task, work.state)
+        alone = _each_alone(work.rows) if work.state is None else {}
+        self.queues = {port: _Queue(rows, alone.get(port, rows.slots)) for port, rows in work.rows.items()}
+
+    def all(self) -> set[int]:
+        """Every call of every key once; the keys for which something failed, which have left no trace."""
+        work, output = self.work, self.work.output
+        bad: set[int] = set()
+        done: dict[int, Any] = {}
+        make = self._make_one if len(self.queues) == 1 and work.firings is None else self._make_all
+        for slot in self.slots():
+            try:
+                done[slot] = make(slot, output)
+            except Exception as error:  # noqa: BLE001 - an operator is user code
+                self._forgive(slot, error)
+                bad.add(slot)
+        if bad:
+            output.forget(bad)
+        if self.states is not None:
+            bad |= self._misfits(done)
+        try:
+            output.settle()
+        except BadOutput as error:
+            if not work.forgiving or not error.causes:
+                raise
+            bad |= set(error.causes)
+            output.forget(bad)
+            output.settle()
+        if self.states is not None:
+            self.states.write({slot: values for slot, values in done.items() if slot not in bad})
+        return bad
+
+    def slots(self) -> list[int]:
+        """The keys at hand, or the tuples of a stateless operator in order of arrival."""
+        return sorted({slot for queue in self.queues.values() for slot in queue.present})
+
+    def of(self, slot: int) -> Iterator[Call]:
+        """The calls of one key in order."""
+        need, firings = self.work.task.spec.need, self.work.firings
+        ranges = {p: q.range(slot) for p, q in self.queues.items()}
+        if firings is None:
+            yield from self._in_order(slot, ranges)
+        elif not need.exact:
+            yield Call(slot, ranges)
+        elif need.mode == "all":
+            for n in range(int(firings[slot])):
+                yield Call(slot, {p: _portion(a, n, need.of(p)) for p, (a, _) in ranges.items()})
+        else:
+            yield from self._one_port_each(slot, ranges)
+
+    def _one_port_each(self, slot: int, ranges: Mapping[str, tuple[int, int]]) -> Iterator[Call]:
+        """Calls with the exact number of one port's tuples, in the order in which they became complete."""
+        nothing, found = {p: (a, a) for p, (a, _) in ranges.items()}, []
+        for at, (port, (begin, end)) in enumerate(ranges.items()):
+            size = self.work.task.spec.need.of(port)
+            for n in range((end - begin) // size):
+                portion = _portion(begin, n, size)
+                last = np.atleast_1d(self.queues[port].positions[portion[1] - 1]).tolist()
+                found.append(((*last, at, n), Call(slot, {**nothing, port: portion})))
+        yield from (call for _, call in sorted(found, key=lambda one: one[0]))
+
+    def _in_order(self, slot: int, ends: Mapping[str, tuple[int, int]]) -> Iterator[Call]:
+        """As many tuples of one port as came before the first of another, and so on: arrival order is kept."""
+        if sum(b > a for a, b in ends.values()) == 1:
+            yield Call(slot, ends)
+            return
+        ports = list(ends)
+        at = np.concatenate([np.arange(a, b) for a, b in ends.values()])
+        whose = np.concatenate([np.full(b - a, i) for i, (a, b) in enumerate(ends.values())])
+        positions = np.concatenate([self.queues[p].positions[a:b] for p, (a, b) in ends.items()])
+        order = _by_arrival(positions, whose)
+        at, whose = at[order], whose[order]
+        cuts = np.flatnonzero(np.r_[True, whose[1:] != whose[:-1], True])
+        nothing = {p: (a, a) for p, (a, _) in ends.items()}
+        for begin, end in itertools.pairwise(cuts.tolist()):
+            port = ports[whose[begin]]
+            yield Call(slot, {**nothing, port: (int(at[begin]), int(at[end - 1]) + 1)})
+
+    def carefully(self, call: Call) -> None:
+        """One call, and on parts of its tuples where it fails, each with its output looked at."""
+        error = self._attempt(call)
+        if error is None:
+            return
+        part = call.divisible
+        if not self.work.divisible or part is None or part[2] - part[1] < 2:
+            self.work.put_aside(self._numbers(call), error)
+            return
+        gallop(
+            part[2] - part[1],
+            lambda begin, end: self._attempt(call.part(begin, end)),
+            lambda at, why: self.work.put_aside(self._numbers(call.part(at, at + 1)), why),
+        )
+
+    def _attempt(self, call: Call) -> Exception | None:
+        output = self.work.output
+        try:
+            values = self._make([call], call.slot, output)
+            if self.states is not None:
+                self.states.check({call.slot: values})
+            output.settle()
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            output.forget({call.slot})
+            return error
+        if self.states is not None:
+            self.states.write({call.slot: values})
+        return None
+
+    def _make_one(self, slot: int, output: Output) -> Any:
+        """The one call of a key where there is one port and nothing to wait for: most operators, and so without detours."""
+        ((_, queue),) = self.queues.items()
+        begin, end = queue.range(slot)
+        output.expect(queue.places[end - 1], single=True, call=slot)
+        if self.states is None:
+            self.work.task.operator.invoke(queue.listed[begin:end], None, output)
+            return None
+        values = self.states.read(slot)
+        self.work.task.operator.invoke(queue.listed[begin:end], values, output)
+        return self.states.encoded(values)
+
+    def _make_all(self, slot: int, output: Output) -> Any:
+        """All calls of a key."""
+        return self._make(self.of(slot), slot, output)
+
+    def _make(self, calls: Iterable[Call], slot: int, output: Output) -> Any:
+        """Call the operator; the state after it, checked, but not yet written."""
+        operator = self.work.task.operator
+        values = None if self.states is None else self.states.read(slot)
+        for call in calls:
+            given = {p: self.queues[p].listed[a:b] for p, (a, b) in call.ranges.items()}
+            output.expect(self._newest(call), single=True, call=slot)
+            operator.invoke(next(iter(given.values())) if len(given) == 1 else given, values, output)
+        return None if self.states is None or values is None else self.states.encoded(values)
+
+    def _newest(self, call: Call) -> Any:
+        """The place of the last of a call's tuples to arrive."""
+        last = [self.queues[p].places[b - 1] for p, (a, b) in call.ranges.items() if b > a]
+        return max(last)
+
+    def _numbers(self, call: Call) -> dict[str, list[int]]:
+        return {p: self.queues[p].order[a:b].tolist() for p, (a, b) in call.ranges.items() if b > a}
+
+    def _misfits(self, done: Mapping[int, Any]) -> set[int]:
+        """Keys whose state does not fit its columns."""
+        assert self.states is not None
+        try:
+            self.states.check(done)
+        except BadState as error:
+            if not self.work.forgiving:
+                raise
+            bad = {slot for slot in done if self._misfit(slot, done[slot])}
+            if not bad:
+                raise
+            self.work.output.forget(bad)
+            del error
+            return bad
+        return set()
+
+    def _misfit(self, slot: int, values: Any) -> bool:
+        assert self.states is not None
+        try:
+            self.states.check({slot: values})
+        except BadState:
+            return True
+        return False
+
+    def _forgive(self, slot: int, error: Exception) -> None:
+        """Go on where tuples may be put aside; otherwise end the run with the smallest part that fails."""
+        if is_fatal(error):
+            raise error
+        if self.work.forgiving:
+            return
+        for call in self.of(slot):
+            if self._fails(call):
+                self.work.fail(self._numbers(self._culprit(call)), error)
+        self.work.fail({p: q.order[slice(*q.range(slot))].tolist() for p, q in self.queues.items()}, error)
+
+    def _culprit(self, call: Call) -> Call:
+        """The smallest part of a call that fails."""
+        part = call.divisible
+        if not self.work.divisible or part is None:
+            return call
+        return call.part(*smallest(part[2] - part[1], lambda a, b: self._fails(call.part(a, b))))
+
+    def _fails(self, call: Call) -> bool:
+        trial = Output(self.work.name, self.work.task.context.outputs)
+        try:
+            self._make([call], call.slot, trial)
+        except Exception:  # noqa: BLE001 - an operator is user code
+            return True
+        return False
+
+
+class _Queue:
+    """The tuples of one port by key; of a stateless operator each for itself."""
+
+    def __init__(self, rows: Rows, slots: Ints) -> None:
+        self.order = np.argsort(slots, kind="stable")
+        self.listed = rows.take(self.order).lists()
+        self.positions = rows.positions[self.order]
+        self.places: list[Any] = self.positions.tolist()
+        present, starts = np.unique(slots[self.order], return_index=True)
+        self.present: list[int] = present.tolist()
+        bounds = itertools.pairwise([*starts.tolist(), len(rows)])
+        self._ranges: dict[int, tuple[int, int]] = dict(zip(self.present, bounds, strict=True))
+
+    def range(self, slot: int) -> tuple[int, int]:
+        """From where to where the tuples of a key are."""
+        return self._ranges.get(slot, (0, 0))
+
+
+def _portion(begin: int, number: int, size: int) -> tuple[int, int]:
+    """The tuples of one of several firings."""
+    return begin + number * size, begin + (number + 1) * size
+
+
+def _each_alone(rows: Mapping[str, Rows]) -> dict[str, Ints]:
+    """A number of its own for every tuple of all ports, in order of arrival."""
+    positions = np.concatenate([r.positions for r in rows.values()])
+    whose = np.concatenate([np.full(len(r), at) for at, r in enumerate(rows.values())])
+    rank = np.empty(len(whose), dtype=np.int64)
+    rank[_by_arrival(positions, whose)] = np.arange(len(whose))
+    return {port: rank[whose == at] for at, port in enumerate(rows)}
+
+
+def _by_arrival(positions: Positions, whose: Ints) -> Ints:
+    """The order of arrival of tuples of several ports; of those at one position the first port's come first."""
+    columns = positions.T[::-1] if positions.ndim > 1 else [positions]
+    return np.lexsort((whose, *columns))
