@@ -71,6 +71,7 @@ def _stage(a: StageObservation, b: StageObservation, time: _Mean) -> StageObserv
         arrival_scv=time(a.arrival_scv, b.arrival_scv),
         arrival_dispersion=time(a.arrival_dispersion, b.arrival_dispersion),
         interarrivals=a.interarrivals if b.interarrivals is None else b.interarrivals,
+        interarrival_rows=a.interarrival_rows if b.interarrivals is None else b.interarrival_rows,
         busy_time=_sum(a.busy_time, b.busy_time),
         tuples_in=_sum(a.tuples_in, b.tuples_in),
         tuples_out=_sum(a.tuples_out, b.tuples_out),

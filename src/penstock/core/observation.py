@@ -86,6 +86,7 @@ class StageObservation:
     arrival_scv: float = nan
     arrival_dispersion: float = nan
     interarrivals: FloatArray | None = field(default=None, repr=False, compare=False)  # the most recent ones
+    interarrival_rows: float = 1.0  # tuples that each of them stands for, where a fast stream was thinned
     busy_time: float = nan
     tuples_in: float = nan
     tuples_out: float = nan

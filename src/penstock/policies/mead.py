@@ -174,6 +174,8 @@ class Mead:
 
     def _gaps(self, source: StageObservation) -> tuple[Any, str]:
         gaps = source.interarrivals
+        if gaps is not None and not source.trigger > 0:  # queues know single tuples only
+            gaps = gaps / source.interarrival_rows
         if gaps is None or len(gaps) < self.least or not float(np.sum(gaps)) > 0:
             return None, f"{0 if gaps is None else len(gaps)} of {self.least} inter-arrival times seen"
         return np.asarray(gaps, dtype=float), ""
@@ -196,10 +198,10 @@ class Mead:
         overhead = source.overhead_time
         return (
             StagesModel(
-                tuple(ModelledOperator(s.name, known[s.name].seconds) for s in stages),
+                tuple(ModelledOperator(s.name, known[s.name].seconds * self._each(source)) for s in stages),
                 {s.name: int(s.level) for s in stages},
                 {s.name: s.visits for s in stages},
-                self._processes(gaps),
+                self._arrivals(source, gaps),
                 trigger,
                 0.0 if isnan(overhead) else overhead,
                 self.percentile,
@@ -210,7 +212,18 @@ class Mead:
     def _arrivals(self, source: StageObservation, gaps: Any) -> tuple[Any, ...]:
         from penstock.models import Poisson
 
-        return (Poisson(source.arrival_rate),) if gaps is None else self._processes(gaps)
+        if gaps is None:
+            return (Poisson(source.arrival_rate / self._each(source)),)
+        single = source.interarrival_rows if source.trigger > 0 else 1.0
+        return self._processes(gaps * (self._each(source) / single))
+
+    def _each(self, source: StageObservation) -> float:
+        """Tuples that come together in the arrival process.
+
+        A fast stream is seen in groups of tuples, and a batch of groups takes as long as one of their tuples. What groups
+        do not have is the variability of single tuples, which is all that models without correlation know.
+        """
+        return source.interarrival_rows if source.trigger > 0 and self.model == "map" else 1.0
 
     def _processes(self, gaps: Any) -> tuple[Any, ...]:
         """The fitted processes of all windows, or processes without correlation."""
@@ -242,6 +255,9 @@ class Mead:
     ) -> BatchModel | QueriesModel:
         """One micro-batch query, or several that share the executors."""
         known = {o.name: o for o in operators}
+        for source in sources:
+            own = known[source.name]
+            known[source.name] = replace(own, demand=own.demand * self._each(source))
         made = tuple(
             self._batches(observation, s, (known[s.name],), self._arrivals(s, gaps.get(s.name)), s.trigger)
             for s in sources

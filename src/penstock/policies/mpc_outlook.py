@@ -134,7 +134,8 @@ class Outlook:
         if not (trigger > 0 and work > 0 and rate > 0):
             return memory
         overhead = stage.overhead_time * self.speed(stage)
-        setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work, rate)
+        each = stage.interarrival_rows  # the process is one of groups of tuples
+        setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work * each, rate / each)
         fitted = batch_response(gaps, setting, self.speeds or (1.0,), self.percentile)
         return replace(memory, bursts=fitted, fitted_at=time, fitted_rate=rate, ratios=())
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.models import fit_map2
 from penstock.spark.attach.batch_history import (
     SeenBatch,
     arrival_rate,
+    arrival_times,
     from_progress,
-    interarrivals,
     latency,
     rows_behind,
 )
@@ -79,10 +80,60 @@ def test_delays_agree_with_every_row_counted_by_itself(rows):
     assert told.maximum >= told.p99 >= told.p95 >= told.p50
 
 
-def test_inter_arrival_times_keep_mean_and_bursts_when_thinned():
-    batches = [SeenBatch(i, 0.0, 0.5, 100_000 if i % 10 == 0 else 1_000, 1.0) for i in range(100)]
-    times = interarrivals(batches, most=10_000)
-    assert len(times) <= 10_200
-    counts = np.array([b.rows for b in batches])
-    assert 1 / times.mean() == pytest.approx(counts.mean(), rel=0.02)
-    assert times.var() / times.mean() ** 2 > 1
+def bursty_hour(seconds=3600, rate=600.0, dispersion=6000.0, seed=3):
+    """Rows a second of a stream with bursts of minutes."""
+    process = fit_map2(1 / rate, dispersion=dispersion)
+    times = np.cumsum(process.sample(int(rate * seconds * 1.3), np.random.default_rng(seed)))
+    return np.bincount(times[times < seconds].astype(int), minlength=seconds)
+
+
+def as_batches(counts):
+    return [SeenBatch(i, float(i), 0.5, int(n), 1.0) for i, n in enumerate(counts)]
+
+
+def dispersion(counts, scale):
+    """Index of dispersion of counts over windows of ``scale`` seconds."""
+    whole = counts[: len(counts) // scale * scale].reshape(-1, scale).sum(axis=1)
+    return whole.var() / whole.mean()
+
+
+def test_thinning_does_not_touch_time():
+    counts = bursty_hour()
+    seen = arrival_times(as_batches(counts), trigger=1.0)
+    assert len(seen.gaps) <= 50_000
+    assert seen.gaps.sum() == pytest.approx(len(counts), abs=5.0)
+    assert len(seen.gaps) * seen.rows == pytest.approx(counts.sum(), rel=1e-3)
+    groups = np.bincount(np.cumsum(seen.gaps).astype(int), minlength=len(counts))[: len(counts)]
+    for scale in (5, 30, 120):
+        thinned = seen.rows * dispersion(groups, scale)
+        assert thinned == pytest.approx(dispersion(counts, scale), rel=0.1), f"over {scale} s"
+
+
+def test_a_slow_stream_is_seen_row_by_row():
+    seen = arrival_times(as_batches([4, 0, 2]))
+    assert seen.rows == 1.0
+    assert seen.gaps.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 1.5, 0.5])
+
+
+def test_after_a_silence_rows_came_in_the_last_trigger_interval():
+    batches = [SeenBatch(0, 0.0, 0.2, 2, 1.0), SeenBatch(1, 100.0, 0.2, 2, 100.0)]
+    assert arrival_times(batches, trigger=1.0).gaps.tolist() == pytest.approx([0.5, 0.5, 99.5, 0.5])
+    slow = [SeenBatch(0, 0.0, 60.0, 2, 1.0), SeenBatch(1, 60.0, 0.2, 2, 60.0)]
+    assert arrival_times(slow, trigger=1.0).gaps.tolist() == pytest.approx([0.5, 0.5, 30.0, 30.0])
+
+
+def test_without_rows_there_are_no_arrivals():
+    assert len(arrival_times([]).gaps) == 0
+    assert len(arrival_times(as_batches([0, 0])).gaps) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.floats(0.1, 9.0)), max_size=20), st.integers(5, 200))
+def test_counts_and_time_are_kept_whatever_the_batches(rows, most):
+    batches = [SeenBatch(i, 0.0, 0.1, n, gap) for i, (n, gap) in enumerate(rows)]
+    seen = arrival_times(batches, trigger=1.0, most=most)
+    total = sum(n for n, _ in rows)
+    assert len(seen.gaps) <= max(most, 0)
+    assert len(seen.gaps) * seen.rows <= total + 1e-6
+    assert total - len(seen.gaps) * seen.rows < seen.rows + 1e-6
+    assert (seen.gaps >= -1e-9).all()
+    assert seen.gaps.sum() <= sum(gap for _, gap in rows) + 1e-6

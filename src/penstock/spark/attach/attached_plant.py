@@ -15,7 +15,7 @@ from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.spark.actuators.executor_status import RegisteredExecutor, registered
 from penstock.spark.actuators.executors import Executors
-from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, interarrivals, latency
+from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, latency
 from penstock.spark.attach.estimates import Work, WorkMeter
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import QueryWatch, Watcher
@@ -196,7 +196,8 @@ class AttachedPlant:
         memory.history.extend(batches)
         memory.before = batches[-1] if batches else memory.before
         rows = float(sum(b.rows for b in batches))
-        times = interarrivals(list(memory.history))
+        seen = arrival_times(list(memory.history), query.trigger)
+        times = seen.gaps
         last = memory.before
         load = memory.work.utilisation(memory.rate, slots, query.trigger)
         return StageObservation(
@@ -205,6 +206,7 @@ class AttachedPlant:
             arrival_rate=memory.rate,
             arrival_scv=float(times.var() / times.mean() ** 2) if len(times) > 1 else nan,
             interarrivals=times if len(times) else None,
+            interarrival_rows=seen.rows,
             busy_time=sum(b.busy for b in batches),
             tuples_in=rows,
             tuples_out=rows,

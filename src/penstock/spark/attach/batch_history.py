@@ -111,21 +111,40 @@ def latency(batches: Iterable[SeenBatch], rate: float = nan) -> Latency:
     return Latency(float(np.average(delays, weights=weights[order])), p50, p95, p99, largest)
 
 
-def interarrivals(
-    batches: Sequence[SeenBatch], most: int = 50_000
-) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    """Inter-arrival times at the grain of the batches: ``gap / rows``, once for each row, the most recent ones.
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrivalTimes:
+    """Times between neighbouring arrivals; each arrival stands for ``rows`` rows."""
 
-    Progress tells counts, not instants. Bursts shorter than a gap are not seen; they make no difference to a row
-    that waits for its batch anyway.
+    gaps: "np.ndarray[Any, np.dtype[np.float64]]"
+    rows: float = 1.0
+
+
+def arrival_times(batches: Sequence[SeenBatch], trigger: float = 0.0, most: int = 50_000) -> ArrivalTimes:
+    """The arrival process at the grain of the batches, in at most so many arrivals.
+
+    Progress tells counts, not instants: the rows of a batch are spread evenly over the time in which they must have
+    come, the gap before it, or its last trigger interval where the gap is longer (an earlier trigger would have taken
+    them). Bursts shorter than that are not seen; they make no difference to a row that waits for its batch anyway.
+
+    Of a fast stream every ``rows``-th arrival is taken and stands for so many. Time is not touched by that, so what the
+    stream does over minutes still takes minutes.
     """
-    filled = [b for b in batches if b.rows > 0 and not isnan(b.gap)]
-    counts = np.array([b.rows for b in filled], dtype=np.int64)
-    times = np.array([b.gap / b.rows for b in filled])
-    # A fast stream is thinned alike everywhere, which keeps the shape of its bursts.
-    keep = min(1.0, most / max(1, counts.sum()))
-    counts = np.maximum(1, np.round(counts * keep).astype(np.int64))
-    return np.repeat(times, counts)
+    timed = [b for b in batches if not isnan(b.gap)]
+    total = sum(b.rows for b in timed)
+    if not total:
+        return ArrivalTimes(np.zeros(0))
+    gaps = np.array([b.gap for b in timed])
+    # A batch that took longer than the trigger let rows wait: they may have come at any time of it.
+    before = np.array([timed[0].duration, *(b.duration for b in timed[:-1])])
+    spread = np.minimum(gaps, np.maximum(before, trigger)) if trigger > 0 else gaps
+    ends, counts = np.cumsum(gaps), np.cumsum([b.rows for b in timed])
+    knots = np.column_stack([ends - spread, ends]).ravel()
+    levels = np.column_stack([np.concatenate([[0], counts[:-1]]), counts]).ravel()
+    each = max(1.0, total / most)
+    wanted = np.arange(1, int(total / each + 1e-9) + 1) * each
+    rising = np.maximum.accumulate(levels + np.arange(len(levels)) * 1e-9)
+    times = np.interp(wanted, rising, np.maximum.accumulate(knots))
+    return ArrivalTimes(np.diff(times, prepend=0.0), float(each))
 
 
 def _epoch(text: str) -> float:

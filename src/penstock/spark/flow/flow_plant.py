@@ -16,7 +16,6 @@ from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.observation import (
-    FloatArray,
     KeyLoad,
     LastChange,
     Observation,
@@ -28,7 +27,7 @@ from penstock.core.plant import Applied
 from penstock.dataflow.layout import Layout, Pipeline
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Region
-from penstock.spark.attach.batch_history import SeenBatch, interarrivals, latency
+from penstock.spark.attach.batch_history import SeenBatch, arrival_times, latency
 from penstock.spark.flow.plan_changes import changes_between, knob_value
 from penstock.spark.flow.profile import OperatorProfile, Profile
 from penstock.spark.flow.program import FlowProgram
@@ -152,6 +151,8 @@ class FlowPlant(BatchedPlant[Profile]):
         share = self._cpu(region)
         timed = self._trigger > 0
         placed = timed and pipeline.name in levels
+        first = seen.newest and timed and pipeline.number == 0
+        arrived = arrival_times(list(self._batches), self._trigger) if first else None
         return StageObservation(
             pipeline.name,
             self._replicas(region, seen),
@@ -162,7 +163,8 @@ class FlowPlant(BatchedPlant[Profile]):
             tuples_in=taken,
             tuples_out=float(last.rows_out) if last is not None else 0.0,
             backlog=float(sum(o.waiting for o in inside)),
-            interarrivals=self._interarrivals() if seen.newest and timed and pipeline.number == 0 else None,
+            interarrivals=None if arrived is None else arrived.gaps,
+            interarrival_rows=1.0 if arrived is None else arrived.rows,
             # On one worker, which a share below 1 slows down.
             service_time=cpu / taken / (1.0 if share is None else share.observed) if taken else nan,
             utilisation=max(shares, default=nan),
@@ -177,9 +179,6 @@ class FlowPlant(BatchedPlant[Profile]):
             visits=taken / profile.rows if placed and profile.rows else 1.0,
             last_change=self._last_change(profile),
         )
-
-    def _interarrivals(self) -> FloatArray:
-        return interarrivals(list(self._batches))
 
     def _since_last_batch(self, profile: Profile) -> float:
         """Seconds in which the rows of a batch arrived: since the batch before was handed over."""
