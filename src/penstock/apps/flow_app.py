@@ -72,6 +72,8 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
     from penstock.spark import running, session
 
     policy = _policy(options)
+    replicas = whole(options, "replicas")
+    whole(options, "rate"), whole(options, "rows", 0)  # what is no number is told before Spark starts
     if options["source"] not in ("synthetic", "real"):
         raise unknown("source of an application", options["source"], ["synthetic", "real"])
     with (
@@ -85,7 +87,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
             checkpoint=checkpoint,
             trigger=options["trigger"],
             available_now=options["source"] == "real" and seconds == 0,
-            replicas=_replicas(flow, whole(options, "replicas")),
+            replicas=_replicas(flow, replicas),
             policy=policy,
             period=2.0,  # an application is watched for a minute or two
             cpu={} if _shares(options) else None,

@@ -19,6 +19,7 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.core.journal import Journal
 from penstock.core.output_folder import output_folder
 from penstock.preference.preference import Preference
+from penstock.traffic.spec import StreamSpec
 
 HELP = "windows of a preference query over a bursty, out-of-order stream, with a live table and a plot"
 
@@ -59,7 +60,9 @@ OPTIONS: Mapping[str, Option] = {
 
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run for so many seconds and sum up."""
-    query = _query(options)
+    query, policy = _query(options), _policy(options["policy"])
+    if options["source"] == "traffic":
+        StreamSpec.parse(_generated(options)).build()  # what cannot be generated is told before Spark starts
     folder = _folder(options["output"])
     from penstock.spark import running, session
 
@@ -71,7 +74,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             output=folder / "results",
             checkpoint=folder / "checkpoint",
             trigger=options["trigger"],
-            policy=_policy(options["policy"]),
+            policy=policy,
             period=2.5,  # an application is watched for a minute or two
         )
         run.listen(shown.take)
@@ -140,17 +143,13 @@ def _source(spark: Any, options: Mapping[str, str], seconds: float) -> Any:
     if options["source"] != "traffic":
         reader = spark.readStream.format(options["source"]).options(**given)
         return (reader.schema(options["source-schema"]) if options["source-schema"] else reader).load()
-    generated = {
-        "model": "map2",
-        "rate": options["rate"],
-        "dispersion": options["dispersion"],
-        "dims": options["dims"],
-        "distribution": options["distribution"],
-        "delayMean": options["delay"],
-        "seed": options["seed"],
-        "realtime": "true",
-    }
-    return spark.readStream.format("penstock-traffic").options(**generated | given).load()
+    live = _generated(options) | {"realtime": "true"} | given
+    return spark.readStream.format("penstock-traffic").options(**live).load()
+
+
+def _generated(options: Mapping[str, str]) -> dict[str, str]:
+    names = ("rate", "dispersion", "dims", "distribution", "seed")
+    return {"model": "map2", "delayMean": options["delay"], **{name: options[name] for name in names}}
 
 
 def _whole(options: Mapping[str, str], name: str) -> int:

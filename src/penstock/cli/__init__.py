@@ -13,7 +13,6 @@ from penstock.core.errors import PenstockError
 app = typer.Typer(
     name="penstock",
     help="Elastic, burst-tolerant stream processing on Apache Spark.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -27,10 +26,15 @@ LAB_COMMANDS = ("bench", "papers")
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
     if version:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def _absent(name: str) -> None:
@@ -55,9 +59,16 @@ for _name in LAB_COMMANDS:
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except PenstockError as error:
-        Console(stderr=True, soft_wrap=True).print(f"penstock: {error}", style="red", markup=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
+        _tell(str(error))
+    except typer.exceptions.TyperException as error:
+        _tell(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
+
+
+def _tell(sentence: str) -> None:
+    line = " ".join(f"penstock: {sentence}".split())
+    Console(stderr=True, soft_wrap=True).print(line, style="red", markup=False, highlight=False)
+    sys.exit(2)

@@ -13,6 +13,7 @@ source is used up or Ctrl-C) and also on KeyboardInterrupt, and gives its summar
 import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from math import inf
 from types import ModuleType
 
 import typer
@@ -52,6 +53,8 @@ def run(
     if list_options:
         _tell_options(name, module)
         return
+    if not seconds < inf:
+        raise PenstockError(f"--seconds takes a number of seconds, not {seconds}.")
     options = parse(name, module.OPTIONS, context.args)
     summary: Summary = module.main(seconds, options)
     if as_json:
@@ -82,7 +85,17 @@ def parse(app: str, known: Mapping[str, Option], words: Sequence[str]) -> dict[s
                 raise PenstockError(f"The option --{name} of {app} needs a value; write --{name} VALUE.")
             value = rest.pop(0)
         options[name] = value
+        if _is_number(known[name].default) and not _is_number(value):
+            raise PenstockError(f"--{name} of {app} takes a number of zero or more, not '{value}'.")
     return options
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number that an application can use."""
+    try:
+        return 0 <= float(text) <= 1e9
+    except ValueError:
+        return False
 
 
 def _tell_options(name: str, module: ModuleType) -> None:

@@ -1,16 +1,20 @@
 """``penstock simulate``: policies against a load in virtual time, before production is touched."""
 
 import json
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
+
+#: Control steps of one simulated run; each is an observation that is kept.
+MOST_STEPS = 1_000_000
 
 #: Column titles of the printed table; JSON has the full names.
 TITLES = {
@@ -75,13 +79,21 @@ def simulate(
     goal = kind.target if target is None else target
     if metric not in [m.value for m in Metric]:
         raise unknown("metric", metric, [m.value for m in Metric])
+    if seed < 0:
+        raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
     stream = load(trace or kind.trace, seconds, seed)
+    every = kind.period if period is None else period
+    if not (0 < every < inf and stream.seconds / every <= MOST_STEPS):
+        raise PenstockError(
+            f"A control step every {every:g} seconds of {stream.seconds:g} is impossible; give a --period above zero, "
+            f"with at most {MOST_STEPS:,} steps."
+        )
     surroundings = kind.surroundings(parameters, goal, period)
     policies = {spec: policy_named(spec, surroundings) for spec in policy}
     outcomes = compare(
         lambda: kind.make(stream, parameters, seed),
         policies,
-        period or kind.period,
+        every,
         stream.seconds,
         metric=next(m for m in Metric if m.value == metric),
         target=goal,
@@ -137,11 +149,11 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(console: Console, rows: list[dict[str, Any]], title: str, target: float) -> None:
-    table = Table(title=f"{title}; target {target:g} s", title_justify="left")
+    table = Table(title=Text(f"{title}; target {target:g} s"), title_justify="left")
     for index, column in enumerate(rows[0]):
         table.add_column(TITLES.get(column, column), no_wrap=True, justify="left" if index == 0 else "right")
     for row in rows:
-        table.add_row(*(_cell(k, v) for k, v in row.items()))
+        table.add_row(*(Text(_cell(k, v)) for k, v in row.items()))
     console.print(table)
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-state_app = typer.Typer(no_args_is_help=True, help="Look into the state of a flow.")
+state_app = typer.Typer(help="Look into the state of a flow.")
 
 
 def register(app: typer.Typer) -> None:
@@ -16,9 +16,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(state_app, name="state")
 
 
-@state_app.callback()
-def _state() -> None:
+@state_app.callback(invoke_without_command=True)
+def _state(context: typer.Context) -> None:
     """Look into the state of a flow."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @state_app.command(name="inspect")
@@ -41,11 +43,13 @@ def _print(found: dict[str, Any], groups: bool, console: Console) -> None:
     console.print(
         f"{found['flow']}: batch {found['batch']}, versions kept {found['versions']}, {found['groups']} key groups",
         highlight=False,
+        markup=False,
     )
     for region, plan in found["regions"].items():
         console.print(
             f"  region {region}: {plan['replicas']} replicas, pipelines at {plan['pipelines']}",
             highlight=False,
+            markup=False,
         )
     if found["deferred"]:
         console.print(f"  {found['deferred']} parts of batches wait for a later segment")

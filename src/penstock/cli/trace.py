@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.traffic.description import Description
 
-trace_app = typer.Typer(help="Generate, describe and fit traces of arrivals.", no_args_is_help=True)
+trace_app = typer.Typer(help="Generate, describe and fit traces of arrivals.")
 
 _FILE = typer.Argument(..., help="A .parquet, .csv or .csv.gz file.")
 _COLUMN = typer.Option("arrival", help="The column of arrival times.")
@@ -29,6 +30,13 @@ SHAPE_FORMS = (
     "flash:at=..,peak=..,rise=..,decay=..",
 )
 _JSON = typer.Option(False, "--json", help="Print the results as JSON.")
+
+
+@trace_app.callback(invoke_without_command=True)
+def _trace(context: typer.Context) -> None:
+    """Generate, describe and fit traces of arrivals."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def register(app: typer.Typer) -> None:
@@ -132,7 +140,7 @@ def describe_file(
 
 def _print(file: Path, found: "Description") -> None:
     console = Console()
-    table = Table(title=str(file), title_justify="left", show_header=False)
+    table = Table(title=Text(str(file)), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_row("arrivals", f"{found.count:,} in {found.seconds:,.5g} s")

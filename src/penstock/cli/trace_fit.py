@@ -50,6 +50,8 @@ def fit(
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
 ) -> None:
     """Fit Markovian arrival processes to a trace and predict response times from them."""
+    if seed < 0:
+        raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
     if last < 0:
         raise PenstockError(f"--last takes a number of arrivals of zero or more, not {last}.")
     arrivals = read_trace(file, column, unit, None, payload=False).arrival
@@ -101,6 +103,7 @@ def _print(
     console.print(
         f"{file}: {gaps.size:,} inter-arrival times, {1 / gaps.mean():,.5g}/s, fitted in {seconds:.2f} s",
         soft_wrap=True,
+        markup=False,
     )
     names = [name for name in models[0].errors if name != "mean"]
     table = Table(

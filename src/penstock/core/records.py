@@ -24,6 +24,12 @@ _CAPACITIES = {"workers", "replicas", "cpu_share", "frequency", "executors"}
 
 
 @cache
+def _floats(kind: Any) -> frozenset[str]:
+    """Names of the fields that hold one number."""
+    return frozenset(f.name for f in fields(kind) if f.type is float)
+
+
+@cache
 def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
     """Names and defaults of the recorded fields; inter-arrival times are too many for a journal."""
     pairs = []
@@ -95,11 +101,44 @@ def decode(record: Mapping[str, Any]) -> Observation:
     return made
 
 
+def check(record: Any) -> None:
+    """Raise an error of some kind where a line of a journal is no record that can be worked with."""
+    kind = record["kind"]
+    if kind == "observation":
+        decode(record)
+    elif kind == "run":
+        int(record.get("schema", 0))
+        _numeric(record.get("target", 0.0))
+    elif kind in _TIMED:
+        _numeric(record["time"])
+        for change in record.get("changes", ()):
+            knob, where, after, *_ = change
+            if not isinstance(knob, str) or not isinstance(where, str) or isinstance(after, str):
+                raise TypeError(change)
+        if not isinstance(record.get("changes", []), list) or not isinstance(record.get("notes", []), list):
+            raise TypeError(record)
+    elif not isinstance(kind, str):
+        raise TypeError(kind)
+
+
+_TIMED = {"decision", "reconfiguration", "warning"}
+
+
+def _numeric(value: Any) -> float:
+    """A number as journals have them; infinity is a word."""
+    if isinstance(value, str) and value not in ("inf", "-inf"):
+        raise TypeError(value)
+    return float(value)
+
+
 def _build(kind: Any, record: Mapping[str, Any]) -> Any:
     names = {name for name, _ in _defaults(kind)}
     if isinstance(record.get("extra"), dict):
         record = _lifted(record, names)
-    return kind(**{n: _field(n, kind, v) for n, v in record.items() if n in names})
+    floats = _floats(kind)
+    return kind(
+        **{n: _numeric(v) if n in floats else _field(n, kind, v) for n, v in record.items() if n in names}
+    )
 
 
 def _lifted(record: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

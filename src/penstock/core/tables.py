@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
-from penstock.core.records import SCHEMA, decode
+from penstock.core.records import SCHEMA, check, decode
 
 #: Columns of equal length by name; numbers are float64 with nan where missing, everything else is object.
 Table = dict[str, NDArray[Any]]
@@ -91,12 +91,19 @@ def read(path: str | Path) -> Tables:
     for line in filter(None, lines):
         try:
             record = json.loads(line)
-        except ValueError:
-            record = None
-        if isinstance(record, dict) and "kind" in record:
-            records.append(record)
-        else:
+            check(record)
+        except (
+            ValueError,
+            OverflowError,
+            RecursionError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            PenstockError,
+        ):
             torn += 1
+        else:
+            records.append(record)
     if not any(r["kind"] == "run" for r in records):
         raise PenstockError(f"{path} is no Penstock journal; give a file that a run wrote.")
     newest = max(int(r.get("schema", 0)) for r in records if r["kind"] == "run")

@@ -35,7 +35,12 @@ def _value(annotation: Any, key: str, text: str) -> Any:
     if NoneType in get_args(annotation):
         return None if text == "none" else _value(members[0], key, text)
     if get_origin(annotation) is tuple and {*members} <= {int, float, Ellipsis}:
-        return tuple(_number(members[0], key, part) for part in text.split(":"))
+        parts = tuple(_number(members[0], key, part) for part in text.split(":"))
+        if Ellipsis not in members and len(parts) != len(members):
+            raise PenstockError(
+                f"'{key}' takes {len(members)} numbers with colons between them, not '{text}'."
+            )
+        return parts
     if annotation is str:
         return text
     if annotation is Knob:

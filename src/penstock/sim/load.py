@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,15 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.traffic import Shaped, map2, poisson, read_trace
+from penstock.traffic.process import check_rate, check_size
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import steps
 from penstock.traffic.walk import RandomWalk
 
 Floats = NDArray[np.float64]
+
+#: Arrivals of a simulated run are held in memory.
+MOST_SIMULATED = 2e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +93,21 @@ def load(spec: str, seconds: float | None = None, seed: int = 0) -> Load:
     name, _, rest = spec.partition(":")
     if name in GENERATORS:
         make, defaults = GENERATORS[name]
-        length = seconds or 600.0
-        return Load(spec, make(_parameters(name, rest, defaults), length, seed), length)
+        length, parameters = _length(seconds or 600.0), _parameters(name, rest, defaults)
+        check_size(parameters["rate"] * parameters.get("factor", 1.0), length, MOST_SIMULATED)
+        return Load(spec, make(parameters, length, seed), length)
     if Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
         trace = read_trace(spec, payload=False)
         whole = Load(Path(spec).name, trace.arrival, float(trace.arrival[-1]))
     else:
         raise unknown("trace or generator", name, list(GENERATORS))
-    return whole.cut(seconds) if seconds else whole
+    return whole.cut(_length(seconds)) if seconds else whole
+
+
+def _length(seconds: float) -> float:
+    if not 0 < seconds < inf:
+        raise PenstockError(f"A load of {seconds:g} seconds is impossible; give a number above zero.")
+    return seconds
 
 
 def _parameters(name: str, text: str, defaults: Parameters) -> Parameters:
@@ -106,6 +118,7 @@ def _parameters(name: str, text: str, defaults: Parameters) -> Parameters:
             raise unknown(f"parameter of {name}", key, defaults)
         try:
             given[key] = float(value)
+            check_rate(given["rate"])
         except ValueError:
             raise PenstockError(f"'{part}' of the load {name} is no number; write {key}=1000.") from None
     return given

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite, nan
 
 import numpy as np
 
@@ -223,6 +224,9 @@ def plant_parameters(plant: SimulatedPlant, given: list[str]) -> dict[str, float
 
 def _value(text: str, part: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise PenstockError(f"'{part}' is no number; write name=1.5.") from None
+        value = nan
+    if not isfinite(value):
+        raise PenstockError(f"'{part}' is no number; write name=1.5.")
+    return value

@@ -20,6 +20,9 @@ from penstock.traffic.hurst import hurst
 from penstock.traffic.lateness import Lateness, lateness
 from penstock.traffic.trace import Trace
 
+#: Seconds that a described trace may last: three years, which is a window of counts each.
+MOST_WINDOWS = 1e8
+
 Floats = NDArray[np.float64]
 
 LAGS = 100
@@ -106,6 +109,10 @@ def describe(trace: Trace | Floats) -> Description:
     arrival, seconds = trace.arrival, float(trace.arrival[-1] - trace.arrival[0])
     if len(trace) < 3 or not seconds > 0.0:
         raise PenstockError("A description needs at least three arrivals, and not all at the same time.")
+    if seconds > MOST_WINDOWS:
+        raise PenstockError(
+            f"The trace lasts {seconds:g} seconds, longer than can be counted by the second; check its unit."
+        )
     gaps = np.diff(arrival)
     curve = dispersion_curve(arrival)
     peak, scale = _peak(arrival, seconds)

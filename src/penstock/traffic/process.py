@@ -128,6 +128,19 @@ class _BlockRun(ArrivalRun):
         return [self._index, list(self._state), self._position]
 
 
+#: More arrivals than this are not generated: a file of them would fill the disk long before it ends.
+MOST_ARRIVALS = 1e10
+
+
+def check_size(rate: float, seconds: float, most: float = MOST_ARRIVALS) -> None:
+    """Refuse a stream that would never be finished."""
+    if not rate * seconds <= most:
+        raise PenstockError(
+            f"{rate:g} arrivals a second over {seconds:g} seconds are more than {most:g}; "
+            "choose a lower rate or a shorter time."
+        )
+
+
 def check_rate(rate: float) -> None:
     """Refuse a rate that no stream can have."""
     if not (rate > 0.0 and np.isfinite(rate)):

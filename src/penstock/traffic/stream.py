@@ -19,7 +19,7 @@ from penstock.core.errors import PenstockError
 from penstock.traffic.attributes import Attributes
 from penstock.traffic.disorder import DelayModel
 from penstock.traffic.keys import Keys
-from penstock.traffic.process import ArrivalProcess, Mark
+from penstock.traffic.process import ArrivalProcess, Mark, check_size
 from penstock.traffic.seeds import Seeds
 
 Floats = NDArray[np.float64]
@@ -70,6 +70,7 @@ class TupleStream:
             raise PenstockError(
                 f"A length of {self.seconds} seconds is impossible; give a number above zero."
             )
+        check_size(self.process.rate, self.seconds or 60.0)
 
     @property
     def slot_seconds(self) -> float:

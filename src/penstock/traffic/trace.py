@@ -106,6 +106,8 @@ def _values(
         raise PenstockError(
             f"The trace '{path}' has no column '{column}'; it has {', '.join(table.column_names)}, so name one with --column and its --unit."
         )
+    if table.column_names.count(column) > 1:
+        raise PenstockError(f"The trace '{path}' has the column '{column}' twice; rename one of them.")
     values = table[column]
     if pa.types.is_timestamp(values.type):
         unit = values.type.unit
@@ -129,7 +131,9 @@ def _read(path: Path, columns: list[str] | None) -> pa.Table:
             wanted = None if columns is None else [c for c in columns if c in names]
             return pq.read_table(path, columns=wanted or None)
         if path.name.endswith((".csv", ".csv.gz")):
-            return pyarrow.csv.read_csv(path)
+            table = pyarrow.csv.read_csv(path)
+            _ = table.column_names  # names that are no UTF-8 show here
+            return table
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise PenstockError(
