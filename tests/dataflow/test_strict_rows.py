@@ -84,7 +84,9 @@ def test_the_list_of_a_table_is_as_strict_as_a_row():
     def listed(rows, output):
         output.emit({"n": [1.9] * len(rows)})
 
-    with pytest.raises(PenstockError, match=r"gave out 1\.9 for the column 'n' of port 'out', which is int64"):
+    with pytest.raises(
+        PenstockError, match=r"gave out 1\.9 for the column 'n' of port 'out', which is int64"
+    ):
         run(listed)
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.signal
 
 from penstock.core.errors import PenstockError
 from penstock.models import MAP, Erlang, MapPh1, Poisson, fit_kpc, fit_map2
@@ -128,3 +129,24 @@ def test_strange_traces_give_usable_models_never_nan(gaps: np.ndarray) -> None:
         assert np.isfinite([*fit.errors.values(), fit.score, fit.dispersion]).all()
         queue = MapPh1(fit, Erlang(2, 0.7 * fit.mean))
         assert np.isfinite([queue.mean_response, queue.percentile(95)]).all()
+
+
+def wandering(spread: float, scale: float, count: int = 50_000) -> np.ndarray:
+    """Near-constant gaps whose rate changes slowly: over ``scale`` arrivals, by the share ``spread``."""
+    rng = np.random.default_rng(1)
+    keep = np.exp(-1.0 / scale)
+    steps = rng.normal(0.0, spread * np.sqrt(1.0 - keep**2), count)
+    slow = scipy.signal.lfilter([1.0], [1.0, -keep], steps)
+    gaps = np.exp(slow) * (1.0 + rng.normal(0.0, 0.02, count))
+    return np.asarray(0.01 * gaps / gaps.mean())
+
+
+@pytest.mark.parametrize(("spread", "scale"), [(0.1, 500.0), (0.2, 1000.0), (0.25, 300.0)])
+def test_regular_gaps_whose_rate_wanders_get_a_fit_with_memory(spread: float, scale: float) -> None:
+    gaps = wandering(spread, scale)
+    assert gaps.var() / gaps.mean() ** 2 < 1 / 12
+    best = fit_kpc(gaps)[0]
+    for load in (0.8, 0.9):
+        service = Erlang(2, load * gaps.mean())
+        simulated = simulate_queue(gaps, service.sample(gaps.size, np.random.default_rng(1))).mean()
+        assert 0.4 < MapPh1(best, service).mean_response / simulated < 2.5

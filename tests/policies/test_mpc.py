@@ -92,6 +92,9 @@ def test_power_counts_voltages_unless_told_otherwise():
         return table.power(n, f)
 
     assert power(plain) <= power(flat)
+    without = at(3500, workers=6, service=1e-3)
+    assert "no frequency can be set" in first(plain, without).reason
+    assert not first(plain, without).changes
     with pytest.raises(PenstockError, match="voltages="):
         Mpc(cost="power", speeds=(1.2, 3.5))
     assert Mpc(cost="power", speeds=1.2).speeds == (1.2,)

@@ -51,7 +51,9 @@ def fit_kpc(interarrivals: ArrayLike, best: int = 5, max_states: int = 16, seed:
             f"A fit returns 1 result or more with 2 states or more, not {best} with {max_states}."
         )
     stats = trace_statistics(clean_gaps(interarrivals), seed)
-    if stats.scv < 1.0 / max_states:
+    # Gaps may be near-constant and yet wander: what then makes queues is the slow change of the rate, so a fit must have
+    # it, even though its single gaps are less regular than those of the trace.
+    if stats.scv < 1.0 / max_states and stats.growth.max() < 1.5 / max_states:
         return [_regular(stats, max_states)]
     rng = np.random.default_rng(seed)
     fits = [judged(process, stats) for process in _candidates(stats, max_states, rng)]
@@ -106,6 +108,8 @@ def _correlated(
     """Steps 2 and 3: variances and time scales, from starts spread over the scales, and the base that is left."""
     base_states = max_states // 2**factors
     room = (1.0 + stats.scv) / (1.0 + 1.0 / base_states)
+    # A base that is not regular enough must not push the memory out.
+    room = max(room, 1.0 + 1.5 * float(np.mean(stats.covariance[:5])))
     if room <= 1.001:
         return None
     data = (stats.first, stats.last, stats.covariance, stats.weights.ravel(), stats.growth, room)

@@ -129,6 +129,10 @@ class Mpc:
     def step(self, state: MpcState, observation: Observation) -> tuple[MpcState, Decision]:
         """Forecast, search, and answer with the first configuration of the best trajectory."""
         stages, outlook, memory = self._controlled(observation), self._outlook(), dict(state.stages)
+        if self.cost == "power" and stages and all(s.frequency is None for s in stages):
+            return state, Decision.keep(
+                "power cannot be counted: no frequency can be set here; use cost='cores'"
+            )
         loads = []
         for stage in stages:
             memory[stage.name], load = outlook.look(memory.get(stage.name), stage, observation)

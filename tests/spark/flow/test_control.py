@@ -245,3 +245,18 @@ def test_rows_arrive_in_the_time_since_the_batch_before(tmp_path):
     rates = [r.observation.stage("count/0").arrival_rate for r in plant.reports()]
     assert rates[1] == 1000.0
     run.finish()
+
+
+def test_a_routing_that_came_with_refused_replicas_is_refused_with_them(tmp_path):
+    run, _ = started(tmp_path)
+    run.feed(rows(np.arange(100)))
+    before = run._flow.wanted
+    wrong = (Change(Knob.WORKERS, "count", 2), Change(Knob.ROUTING, "count", (7,) * 16))
+    done = run.controller.plant.apply(Decision(wrong))
+    assert not done.changes
+    assert [c for c, _ in done.refused] == list(wrong)
+    assert run._flow.wanted == before
+    right = (Change(Knob.ROUTING, "count", (0, 1) * 8), Change(Knob.WORKERS, "count", 2))
+    assert run.controller.plant.apply(Decision(right)).changes == right
+    assert run._flow.wanted.regions["count"].routing == (0, 1) * 8
+    run.finish()

@@ -7,7 +7,7 @@ is always busy is in Joker. It is scaled by how much of the period the batches f
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 
@@ -36,6 +36,10 @@ from penstock.spark.flow.program import FlowProgram
 HISTORY = 2_000
 #: First batches whose overhead says nothing about later ones.
 COLD = 2
+
+
+#: What a plan calls the knobs that change it.
+_PLANNED = {Knob.WORKERS: "replicas", Knob.PIPELINES: "pipelines", Knob.ROUTING: "routing"}
 
 
 @dataclass(frozen=True)
@@ -100,36 +104,35 @@ class FlowPlant(BatchedPlant[Profile]):
             self._changed = (profile.started, cost)
 
     def apply(self, decision: Decision) -> Applied:
-        """Ask for the changes from the next batch on."""
+        """Ask for the changes from the next batch on; those of a region are made together or not at all."""
         made: list[Change] = []
         refused: list[tuple[Change, str]] = []
-        # The pipelines of a region have one share: the largest that is asked for.
-        shares: dict[str, float] = {}
+        regions: dict[str, list[Change]] = {}
         for change in decision.changes:
-            if change.knob is Knob.CPU_SHARE:
-                region = change.where.split("/")[0]
-                shares[region] = max(shares.get(region, 0.0), change.number)
-        for change in decision.changes:
+            if change.knob in _PLANNED or change.knob is Knob.CPU_SHARE:
+                regions.setdefault(change.where.split("/")[0], []).append(change)
+            else:
+                refused.append((change, f"A flow has replicas, pipelines and routing but no {change.knob}."))
+        for region, changes in regions.items():
             try:
-                if change.knob is Knob.CPU_SHARE:
-                    region = change.where.split("/")[0]
-                    self._program.limit({region: shares[region]})
-                else:
-                    self._program.change(**self._wanted(change))
-                made.append(change)
+                self._ask(region, changes)
+                made += changes
             except PenstockError as error:
-                refused.append((change, str(error)))
+                refused += [(change, str(error)) for change in changes]
         return Applied(tuple(made), refused=tuple(refused))
 
-    def _wanted(self, change: Change) -> dict[str, dict[str, object]]:
-        region = change.where.split("/")[0]
-        if change.knob is Knob.WORKERS:
-            return {"replicas": {region: int(change.number)}}
-        if change.knob is Knob.PIPELINES:
-            return {"pipelines": {region: change.sequence}}
-        if change.knob is Knob.ROUTING:
-            return {"routing": {region: change.sequence}}
-        raise PenstockError(f"A flow has replicas, pipelines and routing but no {change.knob}.")
+    def _ask(self, region: str, changes: Sequence[Change]) -> None:
+        """The pipelines of a region have one share and one number of replicas: the largest that is asked for."""
+        shares = [c.number for c in changes if c.knob is Knob.CPU_SHARE]
+        counts = [int(c.number) for c in changes if c.knob is Knob.WORKERS]
+        wanted: dict[str, dict[str, object]] = {"replicas": {region: max(counts)}} if counts else {}
+        for change in changes:
+            if change.knob in (Knob.PIPELINES, Knob.ROUTING):
+                wanted[_PLANNED[change.knob]] = {region: change.sequence}
+        if shares:
+            self._program.limit({region: max(shares)})
+        if wanted:
+            self._program.change(**wanted)
 
     def _replicas(self, region: Region, seen: _Seen) -> Capacity:
         wanted = self._program.wanted.regions[region.name].replicas
