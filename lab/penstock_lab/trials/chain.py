@@ -23,7 +23,7 @@ from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.trials.chain_logs import operators
 from penstock_lab.trials.chain_operators import chain
-from penstock_lab.trials.chain_plant import ChainPlant, Monitor
+from penstock_lab.trials.chain_plant import ChainPlant
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def policy_of(request: Request) -> tuple[AnyPolicy, float]:
 
 
 class ChainFeeder(threading.Thread):
-    """Writes the lines that have arrived, four files a second, and tells the Workload Monitor their times."""
+    """Writes the lines that have arrived, four files a second."""
 
-    def __init__(self, folder: Path, arrivals: Any, lines: list[str], monitor: Monitor) -> None:
+    def __init__(self, folder: Path, arrivals: Any, lines: list[str]) -> None:
         super().__init__(name="feeder", daemon=True)
-        self._folder, self._arrivals, self._lines, self._monitor = folder, arrivals, lines, monitor
+        self._folder, self._arrivals, self._lines = folder, arrivals, lines
         self.began = 0.0
 
     def run(self) -> None:
@@ -80,7 +80,6 @@ class ChainFeeder(threading.Thread):
                     "".join(self._lines[i % len(self._lines)] + "\n" for i in range(before, count))
                 )
                 hidden.rename(self._folder / f"{number:06d}.log")
-                self._monitor.add(self._arrivals[before:count])
             before = count
 
 
@@ -99,11 +98,11 @@ def main() -> None:
     chained = operators(request.patterns)
     with penstock.spark.running(spark), CpuShare(levels=CPU_LEVELS) as shares:
         groups = {o.name: str(shares.group(o.name).path) for o in chained}
-        monitor, uses = Monitor(), folder / "uses.txt"
+        uses = folder / "uses.txt"
         watcher = Watcher(spark, lambda id_, name: True).begin()
         seen = Watcher(spark, lambda id_, name: True).begin()
         plant = ChainPlant(
-            [o.name for o in chained], lambda: next(iter(watcher.queries.values()), None), shares, monitor, uses,
+            [o.name for o in chained], lambda: next(iter(watcher.queries.values()), None), shares, uses,
             request.trigger,
         )  # fmt: skip
         rows = chain(spark.readStream.text(str(folder / "in")).coalesce(1), chained, groups, uses)
@@ -113,7 +112,7 @@ def main() -> None:
             .trigger(processingTime=f"{round(request.trigger * 1000)} milliseconds")
             .start()
         )
-        feeder = ChainFeeder(folder / "in", arrivals, lines, monitor)
+        feeder = ChainFeeder(folder / "in", arrivals, lines)
         feeder.start()
         policy, period = policy_of(request)
         journal = FileJournal(folder / "journal.jsonl", {"target": request.target, "metric": "latency_mean"})

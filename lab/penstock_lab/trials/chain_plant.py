@@ -1,6 +1,7 @@
 """A chain of operators in control groups as a plant: one stage for each, CPU shares as the knob.
 
-In MEAD's words this holds the Workload Monitor (the buffer of inter-arrival times) and the Resource Manager (quotas).
+In MEAD's words this holds the Workload Monitor (the latest batches, from which the arrivals are read) and the Resource
+Manager (quotas).
 """
 
 import time
@@ -10,34 +11,18 @@ from math import nan
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.spark.actuators.cpu_share import CpuShare
-from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, latency
+from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, latency
 from penstock.spark.attach.query_listener import QueryWatch
 from penstock_lab.trials.chain_operators import Use, read_uses
 
-Floats = NDArray[np.float64]
-
-
-class Monitor:
-    """MEAD's Workload Monitor: the arrival times of the most recent tuples, ``capacity`` of them."""
-
-    def __init__(self, capacity: int = 50_000) -> None:
-        self._times: deque[float] = deque(maxlen=capacity)
-
-    def add(self, times: Sequence[float] | Floats) -> None:
-        """Take in arrival times, ascending."""
-        self._times.extend(times)
-
-    def interarrivals(self) -> Floats | None:
-        """Times between neighbours; None with fewer than two."""
-        snapshot = np.array(self._times)  # a copy in one step: the feeding thread goes on
-        return np.diff(snapshot) if len(snapshot) > 1 else None
+#: Batches kept for the arrival process.
+HISTORY = 2_000
 
 
 class ChainPlant:
@@ -48,13 +33,13 @@ class ChainPlant:
         names: Sequence[str],
         watch: Callable[[], QueryWatch | None],
         shares: CpuShare,
-        monitor: Monitor,
         uses: Path,
         trigger: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._names, self._watch, self._shares = tuple(names), watch, shares
-        self._monitor, self._uses, self._offset = monitor, uses, 0
+        self._uses, self._offset = uses, 0
+        self._history: deque[SeenBatch] = deque(maxlen=HISTORY)
         self._trigger, self._clock = trigger, clock
         self._planned = dict.fromkeys(names, shares.levels[-1])
         for name in names:
@@ -73,6 +58,7 @@ class ChainPlant:
         batches = query.take() if query is not None else []
         rate = arrival_rate(batches, self._before) if batches else nan
         self._before = batches[-1] if batches else self._before
+        self._history.extend(batches)
         self._overhead = self._fixed(batches, uses)
         stages = tuple(self._stage(i, uses, rate, batches, period, now) for i in range(len(self._names)))
         return Observation(now - self._start, period, stages, latency=latency(batches, rate))
@@ -109,7 +95,8 @@ class ChainPlant:
         rows, cpu, wall = sum(u.rows for u in own), sum(u.cpu for u in own), sum(u.wall for u in own)
         quota = self._shares.shares.get(name, 1.0)
         first = index == 0
-        gaps = self._monitor.interarrivals() if first else None
+        arrived = arrival_times(list(self._history), self._trigger) if first else None
+        gaps = arrived.gaps if arrived is not None and len(arrived.gaps) > 1 else None
         load = rate * cpu / rows / quota if rows else nan
         room = 1.0 - (0.0 if np.isnan(self._overhead) else self._overhead) / self._trigger
         return StageObservation(
@@ -119,6 +106,7 @@ class ChainPlant:
             arrival_rate=rate,
             arrival_scv=float(gaps.var() / gaps.mean() ** 2) if gaps is not None and gaps.mean() > 0 else nan,
             interarrivals=gaps,
+            interarrival_rows=1.0 if arrived is None else arrived.rows,
             busy_time=wall,
             tuples_in=float(rows),
             tuples_out=float(rows),

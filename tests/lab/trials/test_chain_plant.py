@@ -3,13 +3,12 @@
 from math import isnan
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.spark.attach.batch_history import SeenBatch
-from penstock_lab.trials.chain_plant import ChainPlant, Monitor
+from penstock_lab.trials.chain_plant import ChainPlant
 
 
 class Shares:
@@ -24,7 +23,7 @@ class Shares:
 
 @pytest.fixture
 def world(tmp_path):
-    batches, shares, monitor = [], Shares(), Monitor(capacity=100)
+    batches, shares = [], Shares()
     watch = SimpleNamespace(take=lambda: [batches.pop(0) for _ in list(batches)])
     now = [0.0]
 
@@ -32,10 +31,8 @@ def world(tmp_path):
         now[0] += 1.0
         return now[0]
 
-    plant = ChainPlant(["a", "b"], lambda: watch, shares, monitor, tmp_path / "uses", 1.0, clock)
-    return SimpleNamespace(
-        plant=plant, batches=batches, shares=shares, monitor=monitor, uses=tmp_path / "uses"
-    )
+    plant = ChainPlant(["a", "b"], lambda: watch, shares, tmp_path / "uses", 1.0, clock)
+    return SimpleNamespace(plant=plant, batches=batches, shares=shares, uses=tmp_path / "uses")
 
 
 def test_operators_begin_with_the_most_they_may_have(world):
@@ -45,7 +42,6 @@ def test_operators_begin_with_the_most_they_may_have(world):
 def test_demands_and_overhead_are_found_from_what_tasks_took(world):
     world.batches += [SeenBatch(0, 0.0, 0.5, 100, 1.0), SeenBatch(1, 1.0, 0.5, 100, 1.0)]
     world.uses.write_text("a 200 0.02 0.02\nb 200 0.40 0.60\n")
-    world.monitor.add(np.arange(0.0, 1.0, 0.01))
     seen = world.plant.observe()
     first, second = seen.stages
     assert first.arrival_rate == pytest.approx(100.0)
@@ -53,7 +49,9 @@ def test_demands_and_overhead_are_found_from_what_tasks_took(world):
     assert second.overhead_time == pytest.approx((1.0 - 0.6) / 2)
     assert second.utilisation == pytest.approx(0.2 / 0.8)
     assert first.downstream == ("b",)
-    assert first.interarrivals.mean() == pytest.approx(0.01)
+    assert first.interarrivals.mean() == pytest.approx(
+        0.01
+    )  # read from the batches: the source tells no times
     assert second.interarrivals is None
 
 
@@ -70,10 +68,3 @@ def test_before_the_first_batch_everything_is_unknown(world):
     seen = world.plant.observe()
     assert isnan(seen.stages[0].service_time)
     assert isnan(seen.stages[0].arrival_rate)
-
-
-def test_the_monitor_keeps_the_most_recent_arrivals_only():
-    monitor = Monitor(capacity=10)
-    assert monitor.interarrivals() is None
-    monitor.add(np.arange(100.0))
-    assert len(monitor.interarrivals()) == 9
