@@ -3,14 +3,21 @@
 import json
 import re
 
+import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app, main
 from penstock.core.capacity import Capacity, Knob
+from penstock.core.controller import Controller, run
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import FileJournal
 from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.core.plant import Applied
+from penstock.policies.catalog import policy_named
+from penstock.sim.load import load
+from penstock.sim.plant_catalog import plant_parameters, simulated_plant
+
+SIMULATED = ("spark", "operator", "preference", "network", "regions")
 
 
 def a_journal(path, target=2.0):
@@ -57,8 +64,6 @@ def test_the_page_stands_alone_and_tells_everything(tmp_path):
 
 
 def test_a_journal_without_observations_or_a_wrong_file_is_one_sentence(tmp_path, monkeypatch, capsys):
-    import pytest
-
     empty = tmp_path / "empty.jsonl"
     FileJournal(empty).close()
     for path, words in ((empty, "nothing to report"), (tmp_path / "none.jsonl", "cannot be read")):
@@ -68,3 +73,46 @@ def test_a_journal_without_observations_or_a_wrong_file_is_one_sentence(tmp_path
         assert ended.value.code == 2
         assert words in capsys.readouterr().err
     assert not (tmp_path / "p.html").exists()
+
+
+def reported(journal, tmp_path):
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["report", str(journal), "--html", str(page), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout), page.read_text()
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_run_of_every_simulated_plant_can_be_reported(name, tmp_path):
+    kind = simulated_plant(name)
+    parameters = plant_parameters(kind, [])
+    plant = kind.make(load(kind.trace, 40.0, 1), parameters, 1)
+    with FileJournal(tmp_path / "j.jsonl") as journal:
+        policy = policy_named("Threshold", kind.surroundings(parameters, kind.target, None))
+        run(Controller(plant, policy, journal=journal), plant, kind.period, 40.0)
+    figures, html = reported(tmp_path / "j.jsonl", tmp_path)
+    assert figures["observations"] >= 1
+    assert 0 < figures["core_seconds"] <= figures["static_peak_core_seconds"] * 1.000001
+    assert "no target" in html
+
+
+def test_an_attached_run_that_waited_for_rows_is_reported_by_the_name_of_its_query(tmp_path):
+    header = {"plant": "spark", "started": 1_700_000_000.0, "target": 2.0, "metric": "latency_p95"}
+    with FileJournal(tmp_path / "journal.jsonl", header) as journal:
+        journal.observation(Observation(5.0, 5.0, (), executors=Capacity.steady(2)))
+        stage = StageObservation("orders", Capacity.steady(2), arrival_rate=10.0, tuples_in=50.0)
+        journal.observation(Observation(10.0, 5.0, (stage,), executors=Capacity.steady(2)))
+    figures, html = reported(tmp_path / "journal.jsonl", tmp_path)
+    assert figures["core_seconds"] == 20
+    assert figures["violations"] is None
+    assert "nothing measured" in html
+    assert "<title>Query orders, 2023-11-14 22:13:20 UTC - Penstock</title>" in html
+
+
+def test_seconds_that_two_periods_share_count_once(tmp_path):
+    with FileJournal(tmp_path / "journal.jsonl", {"flow": "words"}) as journal:
+        for time in (100.0, 110.0, 120.0):  # each tells of the last hundred seconds
+            journal.observation(Observation(time, 100.0, (StageObservation("count", Capacity.steady(4)),)))
+    figures, html = reported(tmp_path / "journal.jsonl", tmp_path)
+    assert figures["core_seconds"] == 4 * 120
+    assert "<title>Flow words - Penstock</title>" in html

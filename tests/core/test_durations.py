@@ -18,6 +18,10 @@ from penstock.core.durations import microseconds
         ("0.2 seconds", 200_000),
         ("1 week", 604_800_000_000),
         ("3ms", 3_000),
+        ("10m", 600_000_000),
+        ("1h", 3_600_000_000),
+        ("1h 30m", 5_400_000_000),
+        ("2d", 172_800_000_000),
         (timedelta(seconds=1.5), 1_500_000),
     ],
 )

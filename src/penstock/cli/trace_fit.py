@@ -4,21 +4,17 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from penstock.core.errors import PenstockError
-from penstock.models.comparison import LoadComparison, compare_loads
-from penstock.models.fitted import FittedMap
-from penstock.models.kpc_fit import fit_kpc
-from penstock.models.phase_type_fit import fit_ph
-from penstock.models.plot import plot_fit
-from penstock.models.trace_statistics import clean_gaps
-from penstock.traffic import read_trace
+
+if TYPE_CHECKING:  # what computes loads with the command, so that penstock --help does not wait for it
+    from penstock.models.comparison import LoadComparison
+    from penstock.models.fitted import FittedMap
 
 #: Headings that fit a terminal of 80 columns.
 _SHORT = {
@@ -50,6 +46,15 @@ def fit(
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
 ) -> None:
     """Fit Markovian arrival processes to a trace and predict response times from them."""
+    import numpy as np
+
+    from penstock.models.comparison import compare_loads
+    from penstock.models.kpc_fit import fit_kpc
+    from penstock.models.phase_type_fit import fit_ph
+    from penstock.models.plot import plot_fit
+    from penstock.models.trace_statistics import clean_gaps
+    from penstock.traffic import read_trace
+
     if seed < 0:
         raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
     if last < 0:
@@ -70,7 +75,7 @@ def fit(
 
 
 def _plain(
-    gaps: Any, models: Sequence[FittedMap], rows: Sequence[LoadComparison], seconds: float
+    gaps: Any, models: "Sequence[FittedMap]", rows: "Sequence[LoadComparison]", seconds: float
 ) -> dict[str, Any]:
     return {
         "count": int(gaps.size),
@@ -97,7 +102,7 @@ def _plain(
 
 
 def _print(
-    file: Path, gaps: Any, models: Sequence[FittedMap], rows: Sequence[LoadComparison], seconds: float
+    file: Path, gaps: Any, models: "Sequence[FittedMap]", rows: "Sequence[LoadComparison]", seconds: float
 ) -> None:
     console = Console()
     console.print(

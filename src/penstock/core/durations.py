@@ -15,7 +15,15 @@ _UNITS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "min": "minute", "h": "hour", "d": "day"}
+_SHORT = {
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "m": "minute",
+    "min": "minute",
+    "h": "hour",
+    "d": "day",
+}
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)\s*,?")
 
 
@@ -24,6 +32,8 @@ def microseconds(duration: str | timedelta, name: str = "duration") -> int:
 
     >>> microseconds("200 milliseconds")
     200000
+    >>> microseconds("1h") == microseconds("60m")
+    True
     >>> microseconds("2 minutes 30 seconds") == microseconds("2.5 minutes")
     True
     """

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from datetime import UTC, datetime
 from html import escape
 from math import isfinite, nan
 from pathlib import Path
@@ -37,13 +38,34 @@ def write_page(journal: Path, page: Path, target: float | None = None) -> Contro
     quality = figures(tables, metric, aim)
     if not quality.observations:
         raise PenstockError(f"The journal {journal} has no observations yet, so there is nothing to report.")
-    html = _page(journal.name, tables, metric, aim, quality)
+    html = _page(_title(journal, tables), tables, metric, aim, quality)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(html, encoding="utf-8")
     except OSError as error:
         raise PenstockError(f"Cannot write {page} ({error.strerror}); choose another place.") from None
     return quality
+
+
+def _title(journal: Path, tables: Tables) -> str:
+    """What ran, by the names in its journal, and when it began."""
+    run: dict[str, Any] = {}
+    for record in tables.records:
+        run |= record if record["kind"] == "run" else {}
+    stages = list(dict.fromkeys(map(str, tables.stages.get("stage", ()))))
+    if "flow" in run:
+        what = f"Flow {run['flow']}"
+    elif run.get("query"):
+        what = f"Query {run['query']}"
+    elif run.get("plant") == "spark" and stages:
+        what = f"{'Query' if len(stages) == 1 else 'Queries'} {', '.join(stages)}"
+    else:
+        what = f"Run {journal.absolute().parent.name}/{journal.name}"
+    try:
+        began = datetime.fromtimestamp(float(run["started"]), UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return what
+    return f"{what}, {began:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _target(tables: Tables, given: float | None) -> tuple[Metric, float]:
@@ -85,9 +107,9 @@ def _page(name: str, tables: Tables, metric: Metric, target: float, quality: Con
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width,initial-scale=1'>"
-        f"<title>Penstock run {escape(name)}</title><style>{_STYLE}</style></head><body>"
+        f"<title>{escape(name)} - Penstock</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(name)}</h1><p class='sub'>policy {escape(', '.join(policies) or 'none')}; {aim}; "
-        f"{quality.observations} observations; {tables.torn} unreadable lines</p>"
+        f"{quality.observations} observations; {tables.torn} unreadable {'line' if tables.torn == 1 else 'lines'}</p>"
         f"<div class='tiles'>{shown}</div>"
         f"<h2>Load, capacity and response</h2><img alt='load, capacity and response over time' "
         f"src='data:image/png;base64,{_plot(tables, metric, target)}'>"

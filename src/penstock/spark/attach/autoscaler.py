@@ -296,7 +296,6 @@ def _journal(
     header: dict[str, Any] = {
         "plant": "spark",
         "application": session.sparkContext.applicationId,
-        "started": time.time(),
         "executors": list(settings.executors or ()),
         "dry_run": settings.dry_run,
     }

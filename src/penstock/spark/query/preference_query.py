@@ -206,7 +206,7 @@ class PreferenceQuery:
         program = QueryProgram(self, schema, outputs, None if available_now else between, listeners)
         held = Checkpoint(checkpoint, program.identity)
         try:
-            header = {"query": repr(self.preference), "window": self.window, "slide": self.slide}
+            header = {"query": name or repr(self.preference), "window": self.window, "slide": self.slide}
             book, owned = open_journal(journal, held.folder / "journal.jsonl", header)
             plant = QueryPlant(program, partial(task_slots, frame.sparkSession))
             listeners.add(plant.put)

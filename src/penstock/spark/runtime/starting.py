@@ -1,5 +1,6 @@
 """What ``PreferenceQuery.start``, ``Flow.start`` and ``attach`` have in common: the meaning of their words."""
 
+import time
 import warnings
 from collections.abc import Mapping
 from math import nan
@@ -24,7 +25,7 @@ def open_journal(
     """The journal of a run, and whether the run is to close it."""
     if isinstance(journal, Journal):
         return journal, False
-    return FileJournal(journal or default, header), True
+    return FileJournal(journal or default, {"started": time.time(), **(header or {})}), True
 
 
 def check_period(period: float) -> None:
