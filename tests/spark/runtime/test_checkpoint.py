@@ -269,8 +269,8 @@ def test_what_a_commit_names_is_on_disk_before_it(tmp_path, monkeypatch):
     committed(checkpoint, folder, 0)
     names = [Path(s).name for s in seen]
     at = names.index("000000000000.tmp")
-    assert {"state", "_staging"} <= set(names[:at])
-    assert any(n.startswith(".000000000000-abc") for n in names[:at])
+    assert {"state", "_staging", "0.parquet"} <= set(names[:at])
+    assert any(n.startswith("000000000000-abc") for n in names[:at])
     assert [names[at + 1], names[at + 2]] == ["000000000000.json", "commits"]
 
 

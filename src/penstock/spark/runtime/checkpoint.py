@@ -29,7 +29,7 @@ from penstock.spark.runtime import spark_log
 from penstock.spark.runtime.durable import (
     DamagedError,
     damage,
-    sync_folder,
+    sync_all,
     write_text,
 )
 from penstock.spark.runtime.identity import claim, own_id
@@ -55,6 +55,7 @@ class Checkpoint:
         self.state_folder = self.folder / "penstock" / "state"
         self._commits = self.folder / "penstock" / "commits"
         self._folders: Mapping[str, OutputFolder] = {}
+        self._synced: frozenset[str] = frozenset()
         #: What was mended at the start, in one sentence; empty where nothing was.
         self.mended = ""
         make_folder(self.state_folder, "checkpoint")
@@ -86,15 +87,13 @@ class Checkpoint:
         """Make a version the latest one and its output visible, then drop what no kept version needs."""
         target = self._manifest(manifest.batch)
         reached("before-commit", manifest.batch)
-        sync_folder(self.state_folder)
-        for folder in {Path(self._path(o.staged, o, manifest)).parent for o in manifest.outputs}:
-            sync_folder(folder)
+        self._sync(manifest)
         manifest = replace(manifest, folders={role: f.path for role, f in self._folders.items()})
         temporary = target.with_suffix(".tmp")
         write_text(temporary, manifest.to_text())
         reached("during-commit", manifest.batch)
         os.replace(temporary, target)
-        sync_folder(self._commits)
+        sync_all([self._commits])
         reached("after-commit", manifest.batch)
         self._published(manifest.batch).unlink(
             missing_ok=True
@@ -102,6 +101,14 @@ class Checkpoint:
         self.publish(manifest)
         reached("after-publish", manifest.batch)
         self._prune(manifest)
+
+    def _sync(self, manifest: Manifest) -> None:
+        """Force to the disk what a version names and the one before did not."""
+        new = [self.state_folder / name for name in manifest.files if name not in self._synced]
+        staged = [Path(self._path(o.staged, o, manifest)) for o in manifest.outputs]
+        written = [*new, *staged]
+        sync_all([*written, *{path.parent for path in written}])
+        self._synced = frozenset(manifest.files)
 
     def publish(self, manifest: Manifest) -> None:
         """Move the committed output files into place; safe to repeat."""
@@ -131,6 +138,7 @@ class Checkpoint:
         latest = self._sound()
         if latest is not None:
             self.publish(latest)
+            self._synced = frozenset(latest.files)
         for leftover in self._commits.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._sweep()

@@ -1,10 +1,15 @@
-"""Files that survive a power cut: on disk before anything names them, and recognised when they were damaged."""
+"""Files that survive a power cut: on disk before anything names them, and recognised when they were damaged.
 
-import contextlib
+Tasks write their files without waiting for the disk. The driver forces all files of a batch to it at once, just before
+the commit: side by side they take little longer than one alone.
+"""
+
 import json
 import os
 import uuid
 import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +55,7 @@ class ChecksummedFile:
         """Nothing: the file is closed when it gets its name."""
 
     def commit(self) -> str:
-        """Force the file to the disk and give it its name, which is returned."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Give the file its name, which is returned."""
         self._file.close()
         name = f"{self._prefix}.{self._checksum:08x}.{self._extension}"
         os.replace(self._path, os.path.join(self._folder, name))
@@ -74,12 +77,9 @@ def damage(path: Path) -> str:
 
 
 def write_parquet(table: pa.Table, path: str) -> None:
-    """Write a Parquet file and force it to the disk; texts get a dictionary, random numbers would only lose time."""
+    """Write a Parquet file; texts get a dictionary, random numbers would only lose time."""
     texts = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-    with open(path, "wb") as file:
-        pq.write_table(table, file, use_dictionary=texts or False)
-        file.flush()
-        os.fsync(file.fileno())
+    pq.write_table(table, path, use_dictionary=texts or False)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -95,15 +95,26 @@ def replace_text(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
     write_text(temporary, text)
     os.replace(temporary, path)
-    sync_folder(path.parent)
+    sync_all([path.parent])
 
 
-def sync_folder(folder: str | Path) -> None:
-    """Force the names in a folder to the disk; some file systems of networks cannot, and need not."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_all(paths: Iterable[str | Path]) -> None:
+    """Force files, and the names in folders, to the disk."""
+    listed = [str(path) for path in paths]
+    if len(listed) == 1:
+        _sync(listed[0])
+    elif listed:
+        with ThreadPoolExecutor(min(16, len(listed)), "penstock-sync") as pool:
+            list(pool.map(_sync, listed))
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):
-            os.fsync(handle)
+        os.fsync(handle)
+    except OSError:
+        if not os.path.isdir(path):  # some file systems of networks cannot sync folders, and need not
+            raise
     finally:
         os.close(handle)
 

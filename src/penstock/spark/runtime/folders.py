@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.durable import read_json, sync_folder
+from penstock.spark.runtime.durable import read_json, sync_all
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.paths import local_path, make_folder
 
@@ -80,7 +80,7 @@ class OutputFolder:
         temporary.write_text(json.dumps({"owner": owner, "checkpoint": str(checkpoint)}))
         try:
             os.link(temporary, file)
-            sync_folder(self.path)
+            sync_all([self.path])
         except FileExistsError:
             pass  # whose it is will be seen by whoever reads it
         finally:
