@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
 from penstock.dataflow.firing import need_all, need_any
 from penstock.dataflow.graph import Graph
@@ -168,3 +169,110 @@ def test_an_operator_gives_out_on_two_ports(tmp_path, grain, replicas):
         for sink, column in (("even", "v"), ("odd", "text"))
     }  # fmt: skip
     assert found == {"even": list(range(0, 20, 2)), "odd": sorted(str(v) for v in range(1, 20, 2))}
+
+
+@operator(
+    keys="k",
+    inputs=["left", "right"],
+    need=need_all(left=1, right=1),
+    grain="key",
+    output={"k": int, "got": str},
+)
+def growing(inputs, state, output):
+    """Asks for one tuple more on the left after each call, and for any three in the end."""
+    n = state["n"] = state.get("n", 0) + 1
+    key = (inputs["left"] or inputs["right"])[0]["k"]
+    output.emit({"k": key, "got": str([[r["v"] for r in inputs[p]] for p in ("left", "right")])})
+    state.need(need_all(left=n + 1, right=1) if n < 3 else need_any(left=3, right=3).exactly())
+
+
+def grown(batches):
+    """What a loop gives that looks at the queues again after each call; of two ports the one that was complete first."""
+    found, queues = {}, {}
+    for batch in batches:
+        for q in queues.values():
+            for waiting in q.values():
+                waiting[:] = [(v, -1) for v, _ in waiting]  # what waited came before all that comes now
+        number = 0
+        for port, rows in zip(("left", "right"), batch, strict=True):
+            for k, v in rows:
+                queues.setdefault(k, {"left": [], "right": []})[port].append((v, number))
+                number += 1
+        for k in sorted({k for rows in batch for k, _ in rows}):
+            calls = found.setdefault(k, [])
+            while (take := _wanted(queues[k], len(calls))) is not None:
+                calls.append(
+                    str([[queues[k][p].pop(0)[0] for _ in range(take[p])] for p in ("left", "right")])
+                )
+    return {k: calls for k, calls in found.items() if calls}
+
+
+def _wanted(queue, calls):
+    if calls < 3:
+        take = {"left": calls + 1, "right": 1}
+        return take if all(len(queue[p]) >= n for p, n in take.items()) else None
+    full = [p for p in queue if len(queue[p]) >= 3]
+    first = min(full, key=lambda p: queue[p][2][1], default=None)
+    return None if first is None else {p: 3 if p == first else 0 for p in queue}
+
+
+def seen(rows):
+    found = {}
+    for row in rows:
+        found.setdefault(row["k"], []).append(row["got"])
+    return found
+
+
+@given(some_batches)
+def test_an_operator_changes_the_rule_of_a_key_from_its_next_call_on(batches):
+    out = Reference(flow(growing)).run_all([tables(b) for b in batches])
+    assert seen(out["out"].to_pylist() if out else []) == grown(batches)
+
+
+def test_a_changed_rule_outlives_a_restart_and_moves_with_its_key(tmp_path):
+    batches = [
+        ([(k, v) for k in range(6) for v in range(n, n + 3)], [(k, -n) for k in range(6)]) for n in range(9)
+    ]
+    for number, batch in enumerate(batches):
+        run = start_in_process(flow(growing), tmp_path, groups=8)
+        run.rescale(replicas={"tell": 1 + number % 3})
+        run._next = number
+        run.feed(tables(batch))
+        run.finish()
+    files = sorted((tmp_path / "out" / "out").glob("*.parquet"))
+    assert seen([r for f in files for r in pq.read_table(f).to_pylist()]) == grown(batches)
+
+
+def test_a_table_operator_changes_the_rule_of_keys_from_the_next_batch_on():
+    calls = []
+
+    @operator(
+        keys="k",
+        inputs=["left", "right"],
+        need=need_any(left=1, right=9),
+        state={"n": int},
+        output={"k": int},
+    )
+    def tell(inputs, state, output):
+        calls.append(inputs["left"]["v"].tolist())
+        state.need(state.keys.column("k").to_numpy() == 1, need_any(left=3, right=9))
+
+    reference = Reference(flow(tell))
+    for v in range(6):
+        reference.run(tables(([(1, v), (2, 10 + v)], [])))
+    assert calls == [[0, 10], [11], [12], [1, 2, 3, 13], [14], [15]]
+
+
+def test_a_rule_that_does_not_go_with_the_ports_or_was_never_declared_is_refused():
+    def with_rule(first, then):
+        @operator(keys="k", inputs=["left", "right"], need=first, grain="key", output={"k": int})
+        def change(inputs, state, output):
+            state.need(then)
+
+        return Reference(flow(change))
+
+    batch = tables(([(1, 1)], [(1, 1)]))
+    with pytest.raises(PenstockError, match="names the port 'middle'"):
+        with_rule(need_all(left=1, right=1), need_any(middle=2)).run(batch)
+    with pytest.raises(PenstockError, match="without a firing rule cannot change it"):
+        with_rule(need_any(), need_any(left=2)).run(batch)

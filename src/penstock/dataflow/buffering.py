@@ -1,4 +1,4 @@
-"""Tuples that wait until an operator's need is met: kept as a list column beside the key's state."""
+"""Tuples that wait until a firing rule is met: kept as a list column beside the key's state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,46 +11,63 @@ from penstock.dataflow.operators import Spec
 from penstock.dataflow.rows import Rows
 from penstock.dataflow.running_figures import rank_in_key
 from penstock.dataflow.slots import Assigned
-from penstock.dataflow.state import HELD, gathered
+from penstock.dataflow.state import HELD, KeyedState, gathered
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Release:
-    """What is handed over now, by port, and what goes on waiting, as one list a key."""
+class Held:
+    """What goes on waiting: one list a key, by port."""
 
-    rows: dict[str, Rows]
-    held: dict[str, pa.Array]
-    #: For how many calls all ports have enough, by key.
-    firings: Ints
-    waiting: int
-    #: The fullest queue of any key and port, as a share of what may wait there.
-    fullest: float = 0.0
+    lists: dict[str, pa.Array]
+    count: int
+    #: The fullest queue of any key and port, as a share of what may wait there without a warning.
+    fullest: float
 
 
-def deliver(
-    spec: Spec,
-    arrived: Mapping[str, Rows],
-    assigned: Assigned,
-    layers: Sequence[pa.Table],
-    alive: NDArray[np.bool_],
-) -> Release:
-    """Add what came to what waited, and take what the need allows."""
-    keys = len(alive)
-    queues = {port: _queue(port, rows, assigned, layers, alive) for port, rows in arrived.items()}
-    waiting = {port: np.bincount(q.slots, minlength=keys) for port, q in queues.items()}
-    takes = spec.need.takes(waiting)
-    rows, held, left, fullest = {}, {}, 0, 0.0
-    for port, queue in queues.items():
-        ready = rank_in_key(queue.slots, keys) < takes[port][queue.slots]
-        rows[port] = queue.take(np.flatnonzero(ready))
-        rest = queue.take(np.flatnonzero(~ready))
-        counts = waiting[port] - takes[port]
-        held[port] = _lists(rest.table, counts)
-        left += int(counts.sum())
-        fullest = max(fullest, float(counts.max(initial=0)) / spec.need.hold)
-    return Release(rows, held, spec.need.firings(waiting), left, fullest)
+class Waiting:
+    """What came with what waited before, by port and key, the latter first."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        arrived: Mapping[str, Rows],
+        assigned: Assigned,
+        layers: Sequence[pa.Table],
+        state: KeyedState,
+    ) -> None:
+        self.spec, self.keys = spec, len(state)
+        self.queues = {p: _queue(p, rows, assigned, layers, ~state.new) for p, rows in arrived.items()}
+        self.counts = {p: np.bincount(q.slots, minlength=self.keys) for p, q in self.queues.items()}
+
+    def takes(self, state: KeyedState) -> dict[str, Ints]:
+        """How many tuples of each port are handed over now, by key, each key by its own rule."""
+        taken = {port: np.zeros(self.keys, dtype=np.int64) for port in self.queues}
+        for rule, slots in state.rules(self.spec):
+            here = rule.takes({port: counts[slots] for port, counts in self.counts.items()})
+            for port, counts in here.items():
+                taken[port][slots] = counts
+        return taken
+
+    def ready(self, taken: Mapping[str, Ints]) -> dict[str, Rows]:
+        """The tuples that are handed over."""
+        return {port: self._part(port, taken[port], rest=False) for port in self.queues}
+
+    def held(self, taken: Mapping[str, Ints]) -> Held:
+        """The tuples that are not."""
+        lists, left, fullest = {}, 0, 0
+        for port in self.queues:
+            counts = self.counts[port] - taken[port]
+            lists[port] = _lists(self._part(port, taken[port], rest=True).table, counts)
+            left += int(counts.sum())
+            fullest = max(fullest, int(counts.max(initial=0)))
+        return Held(lists, left, fullest / self.spec.need.hold)
+
+    def _part(self, port: str, taken: Ints, rest: bool) -> Rows:
+        queue = self.queues[port]
+        ready = rank_in_key(queue.slots, self.keys) < taken[queue.slots]
+        return queue.take(np.flatnonzero(ready != rest))
 
 
 def _queue(

@@ -33,13 +33,14 @@ class DeadRows:
 
 @dataclass(frozen=True)
 class Work:
-    """What an operator is called with: the tuples by port, the state, where output goes, firings by key."""
+    """What an operator is called with: the tuples by port, the state, where output goes."""
 
     task: "Task"
     rows: Mapping[str, Rows]
     state: KeyedState | None
     output: Output
-    firings: NDArray[np.int64] | None = None
+    #: How many of a key's tuples were handed over, by port, where tuples wait; calls in grain "key" fill it in.
+    taken: Mapping[str, NDArray[np.int64]] | None = None
     #: Tuples to be put aside: port, reason -> row numbers.
     dead: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
@@ -56,7 +57,7 @@ class Work:
     @property
     def divisible(self) -> bool:
         """Whether the tuples of a key may come in any number of calls."""
-        return self.firings is None
+        return self.taken is None
 
     def put_aside(self, rows: Mapping[str, Sequence[int]], error: BaseException | str) -> None:
         """Note tuples that go to the dead letters."""

@@ -4,8 +4,9 @@ The runtime holds tuples back until the need is met (Joker 3.1), for each key of
 operator therefore never buffers what it cannot use yet.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -56,6 +57,20 @@ class FiringRule:
         {'a': array([5, 0]), 'b': array([1, 0])}
         """
         return replace(self, exact=False)
+
+    @property
+    def text(self) -> str:
+        """The rule as a text that :meth:`of_text` reads.
+
+        >>> FiringRule.of_text(need_all(left=2).text) == need_all(left=2)
+        True
+        """
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_text(cls, text: str) -> "FiringRule":
+        """The rule that a text stands for."""
+        return cls(**json.loads(text))
 
     def of(self, port: str) -> int:
         """How many tuples a call needs on a port."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.dataflow.buffering import deliver
+from penstock.dataflow.buffering import Waiting
 from penstock.dataflow.calls import DeadRows, Work
 from penstock.dataflow.kept_keys import check_kept
 from penstock.dataflow.key_types import cast_keys
@@ -137,13 +137,16 @@ def _keyed(
         p: Rows(c.table, c.positions, s, len(state)) for (p, c), s in zip(ports.items(), slots, strict=True)
     }
     held: dict[str, pa.Array] = {}
-    firings = None
-    if not spec.need.immediate:
-        delivery = deliver(spec, rows, assigned, layers, ~state.new)
-        rows, held, firings = delivery.rows, delivery.held, delivery.firings
-        result.waiting, result.fullest = delivery.waiting, delivery.fullest
-    result.dead += _call(Work(task, rows, state, output, firings))
-    if held:
+    if spec.need.immediate:
+        result.dead += _call(Work(task, rows, state, output))
+    else:
+        waiting = Waiting(spec, rows, assigned, layers, state)
+        taken = waiting.takes(state)
+        # In grain "key" a call may change the rule for the tuples after it, so all are there to be taken.
+        ready = waiting.queues if spec.grain == "key" else waiting.ready(taken)
+        result.dead += _call(Work(task, ready, state, output, taken))
+        still = waiting.held(taken)
+        held, result.waiting, result.fullest = still.lists, still.count, still.fullest
         keep_waiting(spec, state, held)
     result.layer = layer_of(state_schema(spec, task.context.inputs), spec, state, assigned, times, held)
 

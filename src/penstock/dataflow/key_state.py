@@ -2,17 +2,44 @@
 
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.dataflow.state import FREE, BadState, KeyedState, check_columns
+from penstock.core.errors import PenstockError
+from penstock.dataflow.firing import FiringRule
+from penstock.dataflow.operators import Spec
+from penstock.dataflow.state import FREE, RULE, BadState, KeyedState, check_columns
 
 if TYPE_CHECKING:
     from penstock.dataflow.invoke import Task
 
-#: What a key's state is until it is written: the values of the columns in order, or pickled bytes; None: forget the key.
-Encoded = tuple[Any, ...] | None
+#: What a key's state is until it is written: the values of the columns in order, or pickled bytes; empty: forget the key.
+#: And the text of its firing rule, where that is not the declared one.
+Encoded = tuple[tuple[Any, ...], str | None]
+
+
+class KeyState(dict[str, Any]):
+    """The state of one key as an operator of grain "key" sees it: a dictionary that also knows the key's firing rule."""
+
+    def __init__(self, values: Mapping[str, Any], spec: Spec, rule: FiringRule | None = None) -> None:
+        super().__init__(values)
+        self._spec, self._changed = spec, rule
+
+    @property
+    def rule(self) -> FiringRule:
+        """The firing rule in force for this key."""
+        return self._changed or self._spec.need
+
+    def need(self, rule: FiringRule) -> None:
+        """Have another firing rule for this key, from the next call on."""
+        if self._spec.need.immediate:
+            raise PenstockError(
+                "An operator without a firing rule cannot change it; declare the one to begin with, need=..."
+            )
+        replace(self._spec, need=rule)  # refuses what does not go with the ports
+        self._changed = None if rule == self._spec.need else rule
 
 
 class KeyStates:
@@ -20,12 +47,23 @@ class KeyStates:
 
     def __init__(self, task: "Task", state: KeyedState) -> None:
         self.task, self.state = task, state
-        self.free = task.spec.state is None
+        self.free, self.waits = task.spec.state is None, RULE in state.columns
         self.columns = () if task.spec.state is None else tuple(c.name for c in task.spec.state)
         self.wholes = [_whole(state.columns[name].dtype) for name in self.columns]
 
-    def read(self, slot: int) -> dict[str, Any]:
+    def rule(self, slot: int) -> FiringRule:
+        """The firing rule in force for a key, as it was written last."""
+        text = self.state.columns[RULE][slot]
+        return self.task.spec.need if text is None else FiringRule.of_text(text)
+
+    def read(self, slot: int) -> KeyState:
         """The state of a key."""
+        changed = None
+        if self.waits and (text := self.state.columns[RULE][slot]) is not None:
+            changed = FiringRule.of_text(text)
+        return KeyState(self._values(slot), self.task.spec, changed)
+
+    def _values(self, slot: int) -> dict[str, Any]:
         if self.free:
             raw = self.state.columns[FREE][slot]
             return {} if raw is None else pickle.loads(raw)
@@ -37,10 +75,12 @@ class KeyStates:
             found[name] = pickle.loads(pickle.dumps(value)) if column.dtype == object else value.item()
         return found
 
-    def encoded(self, values: Mapping[str, Any]) -> Encoded:
+    def encoded(self, values: KeyState) -> Encoded:
         """A state as it will be written; raises where it is not what was declared. An empty one forgets the key."""
-        if not values:
-            return None
+        rule = None if values.rule is self.task.spec.need else values.rule.text
+        return self._checked(values) if values else (), rule
+
+    def _checked(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         if self.free:
             return (pickle.dumps(dict(values), protocol=5),)
         if len(values) != len(self.columns) or any(name not in values for name in self.columns):
@@ -57,7 +97,7 @@ class KeyStates:
 
     def check(self, done: Mapping[int, Encoded]) -> None:
         """Raise where values do not fit the types of their columns."""
-        written = {slot: made for slot, made in done.items() if made is not None}
+        written = {slot: made for slot, (made, _) in done.items() if made}
         if self.free or all(whole is not None for whole in self.wholes) or not written:
             return
         slots = np.array(list(written), dtype=np.int64)
@@ -70,8 +110,10 @@ class KeyStates:
     def write(self, done: Mapping[int, Encoded]) -> None:
         """Keep states."""
         names = (FREE,) if self.free else self.columns
-        for slot, made in done.items():
-            if made is None:
+        for slot, (made, rule) in done.items():
+            if self.waits:
+                self.state.columns[RULE][slot] = rule
+            if not made:
                 self.state.dropped[slot] = True
                 continue
             self.state.dropped[slot] = False

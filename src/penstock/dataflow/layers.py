@@ -57,7 +57,8 @@ def merge(layers: Sequence[pa.Table], expired_before: int | None = None) -> pa.T
 
     A dropped key stays as a mark while its layers hold a displaced key, which is found only past that mark.
     """
-    together = pa.concat_tables(layers).combine_chunks()
+    # Layers of an older version may lack a column, which is then null.
+    together = pa.concat_tables(layers, promote_options="default").combine_chunks()
     hashes = hashes_of(together)
     age = np.repeat(np.arange(len(layers))[::-1], [layer.num_rows for layer in layers])
     order = np.lexsort((age, hashes))

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.dataflow.calls import Work, gallop, is_fatal, smallest
-from penstock.dataflow.key_state import KeyStates
+from penstock.dataflow.firing import FiringRule
+from penstock.dataflow.key_state import KeyState, KeyStates
 from penstock.dataflow.output import BadOutput, Output
 from penstock.dataflow.rows import Positions, Rows
 from penstock.dataflow.state import BadState
@@ -45,6 +46,8 @@ def call_rows(work: Work) -> None:
     calls = _Calls(work)
     bad = calls.all()
     for slot in sorted(bad):
+        calls.current = None
+        calls.places.pop(slot, None)
         for call in calls.of(slot):
             calls.carefully(call)
 
@@ -53,6 +56,10 @@ class _Calls:
     def __init__(self, work: Work) -> None:
         self.work = work
         self.states = None if work.state is None else KeyStates(work.task, work.state)
+        #: The state of the key whose calls are being made.
+        self.current: KeyState | None = None
+        #: Where the last call of each key stands.
+        self.places: dict[int, Any] = {}
         alone = _each_alone(work.rows) if work.state is None else {}
         self.queues = {port: _Queue(rows, alone.get(port, rows.slots)) for port, rows in work.rows.items()}
 
@@ -61,7 +68,7 @@ class _Calls:
         work, output = self.work, self.work.output
         bad: set[int] = set()
         done: dict[int, Any] = {}
-        make = self._make_one if len(self.queues) == 1 and work.firings is None else self._make_all
+        make = self._make_one if len(self.queues) == 1 and work.divisible else self._make_all
         for slot in self.slots():
             try:
                 done[slot] = make(slot, output)
@@ -90,28 +97,35 @@ class _Calls:
 
     def of(self, slot: int) -> Iterator[Call]:
         """The calls of one key in order."""
-        need, firings = self.work.task.spec.need, self.work.firings
         ranges = {p: q.range(slot) for p, q in self.queues.items()}
-        if firings is None:
+        if self.work.taken is None:
             yield from self._in_order(slot, ranges)
-        elif not need.exact:
-            yield Call(slot, ranges)
-        elif need.mode == "all":
-            for n in range(int(firings[slot])):
-                yield Call(slot, {p: _portion(a, n, need.of(p)) for p, (a, _) in ranges.items()})
-        else:
-            yield from self._one_port_each(slot, ranges)
+            return
+        left = dict(ranges)
+        while (given := self._next(self._rule(slot), left)) is not None:
+            left = {p: (given[p][1], end) for p, (_, end) in left.items()}
+            yield Call(slot, given)
+        for port, (begin, _) in ranges.items():
+            self.work.taken[port][slot] = left[port][0] - begin
 
-    def _one_port_each(self, slot: int, ranges: Mapping[str, tuple[int, int]]) -> Iterator[Call]:
-        """Calls with the exact number of one port's tuples, in the order in which they became complete."""
-        nothing, found = {p: (a, a) for p, (a, _) in ranges.items()}, []
-        for at, (port, (begin, end)) in enumerate(ranges.items()):
-            size = self.work.task.spec.need.of(port)
-            for n in range((end - begin) // size):
-                portion = _portion(begin, n, size)
-                last = np.atleast_1d(self.queues[port].positions[portion[1] - 1]).tolist()
-                found.append(((*last, at, n), Call(slot, {**nothing, port: portion})))
-        yield from (call for _, call in sorted(found, key=lambda one: one[0]))
+    def _rule(self, slot: int) -> FiringRule:
+        """The rule that is in force for a key: the operator may have changed it in its last call."""
+        assert self.states is not None
+        return self.states.rule(slot) if self.current is None else self.current.rule
+
+    def _next(
+        self, rule: FiringRule, left: Mapping[str, tuple[int, int]]
+    ) -> dict[str, tuple[int, int]] | None:
+        """What the next call gets of the tuples that are left; None if there are not enough."""
+        enough = [p for p, (a, b) in left.items() if b - a >= rule.of(p)]
+        if not enough or (rule.mode == "all" and len(enough) < len(left)):
+            return None
+        if rule.exact and rule.mode == "any":  # the port whose tuples were complete first
+            enough = [min(enough, key=lambda p: self.queues[p].places[left[p][0] + rule.of(p) - 1])]
+        return {
+            p: (a, a if p not in enough else a + rule.of(p) if rule.exact else b)
+            for p, (a, b) in left.items()
+        }
 
     def _in_order(self, slot: int, ends: Mapping[str, tuple[int, int]]) -> Iterator[Call]:
         """As many tuples of one port as came before the first of another, and so on: arrival order is kept."""
@@ -156,6 +170,7 @@ class _Calls:
             if is_fatal(error):
                 raise
             output.forget({call.slot})
+            self.current = None
             return error
         if self.states is not None:
             self.states.write({call.slot: values})
@@ -180,17 +195,18 @@ class _Calls:
     def _make(self, calls: Iterable[Call], slot: int, output: Output) -> Any:
         """Call the operator; the state after it, checked, but not yet written."""
         operator = self.work.task.operator
-        values = None if self.states is None else self.states.read(slot)
+        self.current = values = None if self.states is None else self.states.read(slot)
         for call in calls:
             given = {p: self.queues[p].listed[a:b] for p, (a, b) in call.ranges.items()}
-            output.expect(self._newest(call), single=True, call=slot)
+            output.expect(self._place(call), single=True, call=slot)
             operator.invoke(next(iter(given.values())) if len(given) == 1 else given, values, output)
         return None if self.states is None or values is None else self.states.encoded(values)
 
-    def _newest(self, call: Call) -> Any:
-        """The place of the last of a call's tuples to arrive."""
+    def _place(self, call: Call) -> Any:
+        """Where a call stands: at the last of its tuples to arrive, and not before the calls before it."""
         last = [self.queues[p].places[b - 1] for p, (a, b) in call.ranges.items() if b > a]
-        return max(last)
+        place = self.places[call.slot] = max([*last, self.places.get(call.slot, last[0])])
+        return place
 
     def _numbers(self, call: Call) -> dict[str, list[int]]:
         return {p: self.queues[p].order[a:b].tolist() for p, (a, b) in call.ranges.items() if b > a}
@@ -262,11 +278,6 @@ class _Queue:
     def range(self, slot: int) -> tuple[int, int]:
         """From where to where the tuples of a key are."""
         return self._ranges.get(slot, (0, 0))
-
-
-def _portion(begin: int, number: int, size: int) -> tuple[int, int]:
-    """The tuples of one of several firings."""
-    return begin + number * size, begin + (number + 1) * size
 
 
 def _each_alone(rows: Mapping[str, Rows]) -> dict[str, Ints]:

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.dataflow.columns import MISFIT, column_of
+from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME
 from penstock.dataflow.operators import Spec, StateColumn
 from penstock.dataflow.slots import Assigned
 
 FREE = "__state"
 HELD = "__held_"
+#: The firing rule of a key where the operator changed it.
+RULE = "__rule"
 
 
 class BadState(PenstockError):
@@ -64,6 +67,24 @@ class KeyedState:
             )
         column[:] = values
 
+    def need(self, slots: Any, rule: FiringRule) -> None:
+        """Have another firing rule for the keys at these slots, from the next micro-batch on."""
+        if RULE not in self.columns:
+            raise PenstockError(
+                "An operator without a firing rule cannot change it; declare the one to begin with, need=..."
+            )
+        texts = self.columns[RULE]
+        texts[slots] = rule.text
+
+    def rules(self, spec: Spec) -> list[tuple[FiringRule, NDArray[np.int64]]]:
+        """The firing rules in force, each with its keys."""
+        texts = self.columns[RULE]
+        distinct = set(texts.tolist())
+        return [
+            (spec.need if text is None else FiringRule.of_text(text), np.flatnonzero(texts == text))
+            for text in distinct
+        ]
+
     def drop(self, slots: Any) -> None:
         """Forget the keys at these slots."""
         self.dropped[slots] = True
@@ -97,6 +118,7 @@ def state_schema(spec: Spec, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     fields += [pa.field("state_" + c.name, c.type) for c in columns_of(spec)]
     if not spec.need.immediate:
         fields += [pa.field(HELD + port, _held_type(schema)) for port, schema in inputs.items()]
+        fields.append(pa.field(RULE, pa.string()))
     return pa.schema(fields)
 
 
@@ -116,6 +138,9 @@ def load(
         if expired_before is not None:
             alive[here] &= np.asarray(layer.column(TIME).to_numpy())[found.row[here]] >= expired_before
     columns = {c.name: _filled(c, assigned, layers, alive) for c in columns_of(spec)}
+    if not spec.need.immediate:
+        rules = gathered(RULE, pa.string(), assigned, layers, alive)
+        columns[RULE] = rules.to_numpy(zero_copy_only=False).astype(object)
     return KeyedState(keys, columns, ~alive)
 
 
@@ -135,6 +160,8 @@ def layer_of(
     arrays += [_one(state.keys.column(k)) for k in spec.keys]
     arrays += [as_column(c, state.columns[c.name]) for c in columns_of(spec)]
     arrays += [held[port] for port in spec.inputs if port in held]
+    if RULE in state.columns:
+        arrays.append(pa.array(state.columns[RULE], pa.string()))
     return pa.Table.from_arrays(
         [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, schema, strict=True)],
         schema=schema,
@@ -171,7 +198,13 @@ def gathered(
     for number, layer in enumerate(layers):
         here = np.flatnonzero((assigned.found.layer == number) & alive)
         if len(here):
-            pieces.append(_one(layer.column(name).take(pa.array(assigned.found.row[here]))))
+            have = name in layer.column_names  # a layer of an older version may not have the column yet
+            taken = (
+                layer.column(name).take(pa.array(assigned.found.row[here]))
+                if have
+                else pa.nulls(len(here), kind)
+            )
+            pieces.append(_one(taken))
             source[here] = offset + np.arange(len(here))
             offset += len(here)
     pool = pa.concat_arrays(pieces) if pieces else pa.array([], kind)
