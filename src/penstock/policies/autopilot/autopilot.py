@@ -1,0 +1,218 @@
+"""Which policy? Rehearse them all on this run's own arrivals and costs, and do what the best one would do.
+
+Every candidate has a *lane*: a miniature of the query (:mod:`penstock.policies.autopilot.shadow`) that gets the arrivals
+of the real run at the costs measured in it and is controlled by the candidate. Over what is remembered, a lane's score is
+
+    late    rows whose result came after the target, over all rows
+    cost    executor-seconds a minute
+
+Fit is a candidate with  late <= max(bound T / (T + 600 s), that of the most executors + half a point)  after T seconds
+of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the cheapest leads, and its lane's number of executors is the plan. Bursts
+break records: with M1 and M2 the largest loads of two different minutes so far, the next record may be M1 + (M1 - M2)
+(the estimate of Robson and Whitlock for the end of a range), so the plan is
+
+    executors = round(lane's executors x spare),      spare = max(2 - M2 / M1, load of this minute / M1)
+
+the second for the minute in which the record is broken: beyond what was rehearsed, in proportion.
+
+It starts with the most executors, leads by rehearsals after ``learn`` seconds, changes the leader only for one that is
+cheaper by ``hysteresis`` or when the leader is no longer fit (the next one then takes at least 15 % more than it did, for ten minutes: the load was
+harder than it looked), and takes control back to the most executors for
+``probation`` seconds when the real rows are late while its lane says they are not.
+"""
+
+from dataclasses import dataclass, field, replace
+from math import isnan
+
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
+from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation
+from penstock.core.policy import AnyPolicy
+from penstock.policies.autopilot.candidates import default_candidates
+from penstock.policies.autopilot.rehearsal import (
+    Lane,
+    Meter,
+    Score,
+    measured,
+    rehearsed,
+    relief,
+    scaled_stage,
+    score,
+)
+from penstock.policies.places import check_scaling, within
+
+#: Seconds of rehearsal that half the bound is trusted after.
+DOUBT = 600.0
+#: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt lasts.
+STEP_UP = 1.15
+#: Seconds at the beginning that do not count: every lane starts with the executors that the run happened to have.
+START_UP = 60.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AutopilotState:
+    """The costs measured, the lanes, who leads, since when it rehearses, until when the guard has the control."""
+
+    meter: Meter = field(default_factory=Meter)
+    lanes: tuple[tuple[str, Lane], ...] = ()
+    leader: str = ""
+    begun: float | None = None
+    guarded: float = -1.0
+    apart: int = 0  # steps in which reality and rehearsal parted
+    peaks: tuple[tuple[int, float], ...] = ()  # minute -> its largest load
+    floor: float = 0.0  # core-seconds a minute that the leader must take at least, since a cheaper one failed
+    failed: float = -1e9  # when
+
+
+@dataclass(frozen=True, slots=True)
+class Autopilot:
+    """Do what the best of the ``candidates`` would do, judged on what this run has met so far.
+
+    target: seconds within which rows should have their result. late: share of rows that may be later. candidates:
+    policies for executors, by default fixed sizes and several settings of ``Ds2``, ``Hpa`` and ``Threshold`` within
+    ``limits``. memory: seconds that count for the scores.
+
+    >>> policy = Autopilot(target=5.0, limits=(1, 8))
+    >>> policy.start().leader
+    ''
+    """
+
+    target: float = 5.0
+    late: float = 0.05
+    candidates: tuple[AnyPolicy, ...] = ()
+    limits: tuple[int, int] = (1, 16)
+    memory: float = 3600.0
+    learn: float = 240.0
+    hysteresis: float = 0.05
+    probation: float = 120.0
+    name: str = "Autopilot"
+
+    def __post_init__(self) -> None:
+        check_scaling("Autopilot", Knob.EXECUTORS, self.limits)
+        if self.target <= 0 or not 0 < self.late < 1 or min(self.memory, self.learn, self.probation) < 0:
+            raise PenstockError(
+                "Autopilot needs a target above 0, a late share within (0, 1) and no negative times."
+            )
+        names = [c.name for c in self.candidates]
+        if len(set(names)) < len(names):
+            raise PenstockError(
+                "Two candidates of Autopilot have the same name; give each a name of its own."
+            )
+
+    @property
+    def rehearsing(self) -> tuple[AnyPolicy, ...]:
+        """The candidates."""
+        return self.candidates or default_candidates(self.limits)
+
+    def start(self) -> AutopilotState:
+        """Nothing rehearsed."""
+        return AutopilotState()
+
+    def step(self, state: AutopilotState, observation: Observation) -> tuple[AutopilotState, Decision]:
+        """Rehearse another period, choose, and plan what the leader's lane plans."""
+        state = replace(state, meter=measured(state.meter, observation))
+        if state.meter.costs is None or observation.executors is None:
+            return state, self._safe(observation, "the costs of rows and batches are not known yet")
+        state = self._rehearse(state, observation)
+        now = observation.time
+        if now < state.guarded - 1e-9:
+            return state, self._safe(observation, "rows were late that the rehearsal had in time")
+        if state.begun is None or now - state.begun < self.learn - 1e-9:
+            return state, self._safe(observation, f"rehearsing for {now - (state.begun or now):.0f} s so far")
+        since = max(now - self.memory, state.begun + START_UP)
+        scores = {name: score(lane, since, now) for name, lane in state.lanes}
+        state = self._lead(state, scores, now)
+        state = self._guard(state, observation)
+        if now < state.guarded - 1e-9:
+            return state, self._safe(observation, "rows are late that the rehearsal has in time")
+        return state, self._follow(state, observation, scores)
+
+    def _rehearse(self, state: AutopilotState, observation: Observation) -> AutopilotState:
+        assert state.meter.costs is not None
+        pairs = [(c.name, c) for c in self.rehearsing]
+        pairs = pairs if "Maximum" in dict(pairs) else [("Maximum", _peak(self.limits)), *pairs]
+        lanes = rehearsed(dict(state.lanes), pairs, observation, state.meter.costs, self.target, self.memory)
+        stage = scaled_stage(observation)
+        load = 0.0 if stage is None else stage.arrival_rate * state.meter.costs.service
+        minute = int(observation.time // 60)
+        peaks = dict(state.peaks)
+        peaks[minute] = max(load, peaks.get(minute, 0.0))
+        kept = tuple((m, p) for m, p in peaks.items() if 60 * (minute - m) <= self.memory)
+        begun = observation.time - observation.period if state.begun is None else state.begun
+        return replace(state, lanes=tuple(lanes.items()), begun=begun, peaks=kept)
+
+    def _lead(self, state: AutopilotState, scores: dict[str, Score], now: float) -> AutopilotState:
+        """The cheapest that is fit leads; the present one stays unless it is unfit or another cheaper by far."""
+        peak = scores["Maximum"]
+        bound = max(self.late * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
+        fit = {name: s for name, s in scores.items() if s.late <= bound}
+        floor, failed = (state.floor, state.failed) if now - state.failed < DOUBT else (0.0, -1e9)
+        if state.leader and state.leader not in fit:
+            floor, failed = max(floor, scores[state.leader].cost) * STEP_UP, now
+        allowed = {name: s for name, s in fit.items() if s.cost >= min(floor, peak.cost)}
+        leader = min(allowed, key=lambda name: (allowed[name].cost, allowed[name].changes))
+        if state.leader in allowed:
+            near = (1 - self.hysteresis) * allowed[state.leader].cost
+            leader = state.leader if allowed[leader].cost >= near else leader
+        return replace(state, leader=leader, floor=floor, failed=failed)
+
+    def _guard(self, state: AutopilotState, observation: Observation) -> AutopilotState:
+        """Count steps in which real rows are late and the leader's are not; six of them take the control back."""
+        lane = dict(state.lanes)[state.leader]
+        slow = observation.measure(Metric.LATENCY_MEAN) > self.target
+        last = lane.periods[-1]
+        promised = last.rows > 0 and last.late <= self.late * last.rows
+        apart = state.apart + 1 if slow and promised else 0
+        if apart < 6:
+            return replace(state, apart=apart)
+        return replace(state, apart=0, guarded=observation.time + self.probation)
+
+    def _follow(self, state: AutopilotState, observation: Observation, scores: dict[str, Score]) -> Decision:
+        lane = dict(state.lanes)[state.leader]
+        assert state.meter.costs is not None
+        spare = _spare(state.peaks, observation.time)
+        planned = round(lane.shadow.planned * spare)
+        more = relief(lane, observation, state.meter.costs, self.target)
+        wanted = within(planned + more, self.limits)
+        changes = _changes(observation, wanted)
+        chosen = scores[state.leader]
+        reason = f"{_told(state.leader, chosen)} on the last {chosen.seconds / 60:.0f} minutes"
+        others = sorted((s.cost, n) for n, s in scores.items() if n != state.leader and s.cost < chosen.cost)
+        if others:
+            reason += f"; {_told(others[-1][1], scores[others[-1][1]])}"
+        if planned != lane.shadow.planned:
+            reason += f"; {spare:.0%} of its {lane.shadow.planned:g}, since bursts still break records"
+        if more:
+            reason += f"; {more:g} more for the backlog"
+        return Decision(changes, reason, {Metric.EXECUTORS: float(wanted)})
+
+    def _safe(self, observation: Observation, why: str) -> Decision:
+        changes = _changes(observation, self.limits[1])
+        return Decision(changes, f"the most executors, {self.limits[1]}: {why}")
+
+
+def _peak(limits: tuple[int, int]) -> AnyPolicy:
+    from penstock.policies.static import Static
+
+    return Static(executors=limits[1], name="Maximum")
+
+
+def _changes(observation: Observation, wanted: int) -> tuple[Change, ...]:
+    now = observation.value(Knob.EXECUTORS)
+    return () if now is None or now == wanted else (Change(Knob.EXECUTORS, "", wanted),)
+
+
+def _told(name: str, s: Score) -> str:
+    return f"`{name}`: {s.late:.1%} late and {s.cost:.0f} core-seconds a minute"
+
+
+def _spare(peaks: tuple[tuple[int, float], ...], now: float) -> float:
+    """How much more than rehearsed to keep: 2 - M2 / M1 of the two largest minutes, or this minute's over those before."""
+    minute = int(now // 60)
+    before = sorted((load for m, load in peaks if m < minute and not isnan(load)), reverse=True)
+    present = max((load for m, load in peaks if m == minute and not isnan(load)), default=0.0)
+    if len(before) < 2 or before[0] <= 0:
+        return 1.0
+    return max(2.0 - before[1] / before[0], present / before[0])

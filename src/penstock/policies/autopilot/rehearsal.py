@@ -1,0 +1,173 @@
+"""Candidate policies on shadows of the run: each sees the same arrivals at the same costs, and is scored by what it did."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, isnan, nan
+from typing import Any
+
+import numpy as np
+
+from penstock.core.capacity import Knob
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
+from penstock.core.policy import AnyPolicy
+from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCosts, Period, Shadow, advance
+
+#: Bins that a trigger interval is cut into.
+_FINE = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """One candidate's rehearsal: its shadow, its policy's state, what it did period by period."""
+
+    shadow: Shadow
+    state: Any
+    periods: tuple[Period, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A candidate over some time: share of late rows, core-seconds a minute, changes an hour."""
+
+    late: float
+    cost: float
+    changes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """What is measured on the way: the costs, how far batches take longer than they say, executors on their way."""
+
+    costs: MeasuredCosts | None = None
+    stretch: float = 1.0
+    asked: float = nan  # since when executors are on their way
+
+
+def measured(meter: Meter, observation: Observation) -> Meter:
+    """The costs after another observation; those of before where it lacks something."""
+    stage = scaled_stage(observation)
+    executors = observation.executors
+    if stage is None or executors is None or executors.observed < 1:
+        return meter
+    trigger = stage.extra.get("trigger", nan)
+    overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, nan)
+    slots = observation.extra.get("slots", executors.observed) / executors.observed
+    late = meter.costs.arrives_after if meter.costs else ARRIVES_AFTER
+    asked = meter.asked
+    if executors.arriving and isnan(asked):
+        asked = observation.time - observation.period
+    elif not executors.arriving and not isnan(asked):
+        late, asked = 0.7 * late + 0.3 * (observation.time - observation.period / 2 - asked), nan
+    if not (trigger >= 0 and stage.service_time > 0 and isfinite(overhead)):
+        return replace(meter, asked=asked)
+    stretch = _stretched(meter, stage, overhead, slots * executors.observed, executors.arriving)
+    costs = MeasuredCosts(
+        max(trigger, 0.1), stretch * overhead, stretch * stage.service_time, max(slots, 1e-3), max(late, 0.0)
+    )
+    return Meter(costs, stretch, asked)
+
+
+def _stretched(meter: Meter, stage: StageObservation, overhead: float, slots: float, arriving: bool) -> float:
+    """How much longer batches take than overhead and service time say, on average; cold ones do not count."""
+    rows, took = stage.extra.get("batch_rows", nan), stage.extra.get("batch_duration", nan)
+    expected = overhead + rows * stage.service_time / max(slots, 1e-9)
+    if arriving or not (isfinite(took) and expected > 0):
+        return meter.stretch
+    return 0.9 * meter.stretch + 0.1 * min(max(took / expected, 0.5), 2.0)
+
+
+def scaled_stage(observation: Observation) -> StageObservation | None:
+    """The stage that tells the most of the load: the busiest."""
+    known = [s for s in observation.stages if isfinite(s.arrival_rate)]
+    return max(known, key=lambda s: s.arrival_rate * max(s.service_time, 0.0), default=None)
+
+
+def binned(observation: Observation, stage: StageObservation, costs: MeasuredCosts) -> Bins:
+    """The arrivals of the period in fine bins: by the inter-arrival times where they are told, else evenly."""
+    count = max(1, round(observation.period / costs.trigger * _FINE))
+    start, width = observation.time - observation.period, observation.period / count
+    rows = stage.arrival_rate * observation.period
+    centres = np.asarray(start + width * (np.arange(count) + 0.5), dtype=np.float64)
+    number = round(rows)
+    gaps = stage.interarrivals
+    if gaps is None or not 0 < number <= len(gaps):
+        each = np.full(count, rows / count)
+    else:
+        ages = np.concatenate([[0.0], np.cumsum(gaps[len(gaps) - number + 1 :][::-1])])
+        place = np.clip((observation.period - ages) / width, 0, count - 1).astype(int)
+        each = np.bincount(place, minlength=count).astype(float)
+    return Bins(centres, each, each * costs.service)
+
+
+def rehearsed(
+    lanes: Mapping[str, Lane],
+    candidates: Sequence[tuple[str, AnyPolicy]],
+    observation: Observation,
+    costs: MeasuredCosts,
+    target: float,
+    memory: float,
+) -> dict[str, Lane]:
+    """Every candidate one period further."""
+    stage = scaled_stage(observation)
+    if stage is None:
+        return dict(lanes)
+    bins = binned(observation, stage, costs)
+    after = {}
+    for name, policy in candidates:
+        lane = lanes.get(name) or _begun(policy, observation)
+        after[name] = _lane_after(lane, policy, bins, observation, stage, costs, target, memory)
+    return after
+
+
+def _begun(policy: AnyPolicy, observation: Observation) -> Lane:
+    present = observation.executors.observed if observation.executors else 1.0
+    begin = observation.time - observation.period
+    return Lane(Shadow(begin, present, present, next_start=begin, warm=present), policy.start())
+
+
+def _lane_after(
+    lane: Lane,
+    policy: AnyPolicy,
+    bins: Bins,
+    observation: Observation,
+    stage: StageObservation,
+    costs: MeasuredCosts,
+    target: float,
+    memory: float,
+) -> Lane:
+    shadow, seen, period = advance(lane.shadow, bins, observation, stage, costs, target)
+    state, decision = policy.step(lane.state, seen)
+    wanted = decision.number(Knob.EXECUTORS, "", shadow.planned)
+    period = replace(period, changes=int(wanted != shadow.planned))
+    kept = tuple(p for p in lane.periods if observation.time - p.time < memory)
+    return Lane(shadow.plan(wanted, costs), state, (*kept, period))
+
+
+def relief(lane: Lane, observation: Observation, costs: MeasuredCosts, target: float) -> float:
+    """Executors beyond the lane's own for what waits in reality and not in the lane: worked off in half the target.
+
+    Such an excess comes from a change of leaders, or from what the miniature does not know. Less than the work of a
+    trigger interval is no excess: an executor that comes makes the next batch slower first.
+    """
+    stage = scaled_stage(observation)
+    if stage is None or isnan(stage.backlog) or observation.executors is None:
+        return 0.0
+    excess = (stage.backlog - float(lane.shadow.waiting.rows.sum())) * costs.service / costs.slots
+    if excess <= costs.trigger * max(1.0, observation.executors.observed):
+        return 0.0
+    return float(np.ceil(excess / (0.5 * target)))
+
+
+def score(lane: Lane, since: float, now: float) -> Score:
+    """How a candidate did from one time to another."""
+    seen = [p for p in lane.periods if p.time > since]
+    length = max(1e-9, now - since)
+    rows = sum(p.rows for p in seen)
+    return Score(
+        sum(p.late for p in seen) / rows if rows > 0 else 0.0,
+        60.0 * sum(p.spent for p in seen) / length,
+        3600.0 * sum(p.changes for p in seen) / length,
+        length,
+    )
