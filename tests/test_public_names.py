@@ -35,7 +35,7 @@ PUBLIC = {
     ],
     "penstock.policies": [
         "Static", "Threshold", "RuleBased", "Spl", "Fuzzy", "Mpc", "Mead", "Organic", "PipelinedFission", "Ds2", "Hpa",
-        "Dhalion", "DynamicAllocation",
+        "Dhalion", "DynamicAllocation", "Autopilot",
     ],
     "penstock.preference": ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"],
     "penstock.report": ["write_page"],

@@ -5,6 +5,7 @@ import pytest
 from penstock.core import Change, Knob
 from penstock.forecast import LastValue
 from penstock.policies import (
+    Autopilot,
     Dhalion,
     Ds2,
     DynamicAllocation,
@@ -40,6 +41,8 @@ POLICIES = [
     Dhalion(patience=2, settle=2.0),
     Dhalion(knob=Knob.EXECUTORS),
     DynamicAllocation(),
+    Autopilot(target=0.05, limits=(1, 4), learn=5.0),
+    Autopilot(target=0.05, candidates=(Threshold(knob=Knob.EXECUTORS), Ds2(knob=Knob.EXECUTORS)), learn=0.0),
     Spl(),
     Spl(knob=Knob.EXECUTORS),
     Mpc(),

@@ -12,6 +12,7 @@ from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
 from penstock.forecast import MovingAverage
 from penstock.policies import (
+    Autopilot,
     Dhalion,
     Ds2,
     DynamicAllocation,
@@ -62,6 +63,7 @@ def spark_policies() -> dict[str, Any]:
         "Hpa": Hpa(**_EXECUTORS),
         "Dhalion": Dhalion(**_EXECUTORS),
         "DynamicAllocation": DynamicAllocation(limits=(1, LIMIT)),
+        "Autopilot": Autopilot(target=TARGET, limits=(1, LIMIT)),
         "Mpc throughput": Mpc("throughput", **mpc),
         "Mpc latency, Kingman": Mpc("latency", **mpc, alpha=2.0, target=TARGET),
         "Mpc latency, micro-batch": Mpc("latency", **mpc, alpha=2.0, target=TARGET, waiting="microbatch-map"),

@@ -1,5 +1,6 @@
 """Scaling policies, one file each: pure functions of (state, observation)."""
 
+from penstock.policies.autopilot import Autopilot
 from penstock.policies.dhalion import Dhalion
 from penstock.policies.ds2 import Ds2
 from penstock.policies.dynamic_allocation import DynamicAllocation
@@ -15,6 +16,7 @@ from penstock.policies.static import Static
 from penstock.policies.threshold import Threshold
 
 __all__ = [
+    "Autopilot",
     "Dhalion",
     "Ds2",
     "DynamicAllocation",

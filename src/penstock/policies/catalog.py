@@ -14,6 +14,7 @@ from penstock.core.errors import unknown
 from penstock.core.policy import AnyPolicy
 from penstock.forecast import Holt
 from penstock.policies.arguments import parse
+from penstock.policies.autopilot import Autopilot
 from penstock.policies.dhalion import Dhalion
 from penstock.policies.ds2 import Ds2
 from penstock.policies.dynamic_allocation import DynamicAllocation
@@ -196,6 +197,10 @@ def _mead(s: Surroundings) -> Arguments:
     return base | {"levels": (1.0,), "replicas": counts, "interval": 30.0}
 
 
+def _autopilot(s: Surroundings) -> Arguments:
+    return {"target": s.goal, "limits": s.bounds}
+
+
 def _organic(s: Surroundings) -> Arguments:
     return {"warmup": 2, "samples": 3} | ({"max_replicas": s.bounds[1]} if s.workers else {})
 
@@ -226,6 +231,7 @@ CATALOG: Mapping[str, CatalogEntry] = {
     "DynamicAllocation": CatalogEntry(DynamicAllocation, (PlantKind.MICRO_BATCHES,), _scaling),
     "Mpc": CatalogEntry(Mpc, _WITH_WORKERS, _mpc),
     "Mead": CatalogEntry(Mead, (PlantKind.MICRO_BATCHES, PlantKind.OPERATOR, *_WITH_SHARES), _mead),
+    "Autopilot": CatalogEntry(Autopilot, (PlantKind.MICRO_BATCHES,), _autopilot),
     "Fuzzy": CatalogEntry(Fuzzy, (PlantKind.PREFERENCE,), _fuzzy),
     "Organic": CatalogEntry(Organic, (PlantKind.REPLICAS,), _organic),
     "PipelinedFission": CatalogEntry(PipelinedFission, (PlantKind.REPLICAS,), _fission),

@@ -6,8 +6,9 @@ of the real run at the costs measured in it and is controlled by the candidate. 
     late    rows whose result came after the target, over all rows
     cost    executor-seconds a minute
 
-Fit is a candidate with  late <= max(bound T / (T + 600 s), that of the most executors + half a point)  after T seconds
-of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the cheapest leads, and its lane's number of executors is the plan. Bursts
+Fit is a candidate with  late <= bound = max(0.6 share T / (T + 600 s), that of the most executors + half a point)  after T
+seconds of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the one with the least
+cost (1 + late / (2 bound))  leads, and its lane's number of executors is the plan. Bursts
 break records: with M1 and M2 the largest loads of two different minutes so far, the next record may be M1 + (M1 - M2)
 (the estimate of Robson and Whitlock for the end of a range), so the plan is
 
@@ -43,6 +44,8 @@ from penstock.policies.autopilot.rehearsal import (
 )
 from penstock.policies.places import check_scaling, within
 
+#: The part of the late share that rehearsals may use: surprises and changes of the leader need the rest.
+AIM = 0.6
 #: Seconds of rehearsal that half the bound is trusted after.
 DOUBT = 600.0
 #: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt lasts.
@@ -146,16 +149,16 @@ class Autopilot:
     def _lead(self, state: AutopilotState, scores: dict[str, Score], now: float) -> AutopilotState:
         """The cheapest that is fit leads; the present one stays unless it is unfit or another cheaper by far."""
         peak = scores["Maximum"]
-        bound = max(self.late * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
+        bound = max(AIM * self.late * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
         fit = {name: s for name, s in scores.items() if s.late <= bound}
         floor, failed = (state.floor, state.failed) if now - state.failed < DOUBT else (0.0, -1e9)
         if state.leader and state.leader not in fit:
             floor, failed = max(floor, scores[state.leader].cost) * STEP_UP, now
         allowed = {name: s for name, s in fit.items() if s.cost >= min(floor, peak.cost)}
-        leader = min(allowed, key=lambda name: (allowed[name].cost, allowed[name].changes))
-        if state.leader in allowed:
-            near = (1 - self.hysteresis) * allowed[state.leader].cost
-            leader = state.leader if allowed[leader].cost >= near else leader
+        priced = {name: s.cost * (1 + 0.5 * s.late / bound) for name, s in allowed.items()}
+        leader = min(priced, key=lambda name: (priced[name], allowed[name].changes))
+        if state.leader in allowed and priced[leader] >= (1 - self.hysteresis) * priced[state.leader]:
+            leader = state.leader
         return replace(state, leader=leader, floor=floor, failed=failed)
 
     def _guard(self, state: AutopilotState, observation: Observation) -> AutopilotState:

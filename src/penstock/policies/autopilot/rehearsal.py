@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from penstock.core.capacity import Knob
-from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.core.policy import AnyPolicy
 from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCosts, Period, Shadow, advance
@@ -43,6 +42,8 @@ class Meter:
     costs: MeasuredCosts | None = None
     stretch: float = 1.0
     asked: float = nan  # since when executors are on their way
+    observed: float = 0.0  # executors that worked at the last observation
+    cold: int = 0  # observations to come whose batches may be those of new executors
 
 
 def measured(meter: Meter, observation: Observation) -> Meter:
@@ -51,9 +52,8 @@ def measured(meter: Meter, observation: Observation) -> Meter:
     executors = observation.executors
     if stage is None or executors is None or executors.observed < 1:
         return meter
-    trigger = stage.extra.get("trigger", nan)
-    overhead = stage.extra.get(Metric.OVERHEAD_TIME.value, nan)
-    slots = observation.extra.get("slots", executors.observed) / executors.observed
+    trigger, overhead = stage.trigger, stage.overhead_time
+    slots = 1.0 if isnan(observation.slots) else observation.slots / executors.observed
     late = meter.costs.arrives_after if meter.costs else ARRIVES_AFTER
     asked = meter.asked
     if executors.arriving and isnan(asked):
@@ -62,18 +62,20 @@ def measured(meter: Meter, observation: Observation) -> Meter:
         late, asked = 0.7 * late + 0.3 * (observation.time - observation.period / 2 - asked), nan
     if not (trigger >= 0 and stage.service_time > 0 and isfinite(overhead)):
         return replace(meter, asked=asked)
-    stretch = _stretched(meter, stage, overhead, slots * executors.observed, executors.arriving)
+    grown = executors.arriving or executors.observed > meter.observed
+    cold = 2 if grown else max(0, meter.cold - 1)
+    stretch = _stretched(meter, stage, overhead, slots * executors.observed) if not cold else meter.stretch
     costs = MeasuredCosts(
         max(trigger, 0.1), stretch * overhead, stretch * stage.service_time, max(slots, 1e-3), max(late, 0.0)
     )
-    return Meter(costs, stretch, asked)
+    return Meter(costs, stretch, asked, executors.observed, cold)
 
 
-def _stretched(meter: Meter, stage: StageObservation, overhead: float, slots: float, arriving: bool) -> float:
-    """How much longer batches take than overhead and service time say, on average; cold ones do not count."""
-    rows, took = stage.extra.get("batch_rows", nan), stage.extra.get("batch_duration", nan)
+def _stretched(meter: Meter, stage: StageObservation, overhead: float, slots: float) -> float:
+    """How much longer batches take than overhead and service time say, on average."""
+    rows, took = stage.extra.get("batch_rows", nan), stage.batch_duration
     expected = overhead + rows * stage.service_time / max(slots, 1e-9)
-    if arriving or not (isfinite(took) and expected > 0):
+    if not (isfinite(took) and expected > 0):
         return meter.stretch
     return 0.9 * meter.stretch + 0.1 * min(max(took / expected, 0.5), 2.0)
 

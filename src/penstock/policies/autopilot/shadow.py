@@ -198,9 +198,9 @@ def advance(
         waiting_time=nan,
         utilisation=costs.overhead / costs.trigger + stage.arrival_rate * costs.service / max(slots, 1e-9),
         worker_utilisation=(),
-        extra={**stage.extra, "batch_duration": shadow.duration, "batches": float(run.batches)},
+        batch_duration=shadow.duration,
+        congestion=nan,
+        extra={**stage.extra, "batches": float(run.batches)},
     )
-    observation = replace(
-        real, stages=(seen,), executors=capacity, latency=latency, extra={**real.extra, "slots": slots}
-    )
+    observation = replace(real, stages=(seen,), executors=capacity, latency=latency, slots=slots)
     return shadow, observation, Period(real.time, run.rows, run.late, run.spent)

@@ -1,0 +1,64 @@
+"""The miniature keeps to the simulated Spark plant: the same policy on the same arrivals comes to the same figures."""
+
+import numpy as np
+import pytest
+
+from penstock.core.capacity import Knob
+from penstock.policies import Ds2, Static, Threshold
+from penstock.policies.autopilot.rehearsal import Meter, measured, rehearsed
+from penstock.policies.autopilot.shadow import Bins, MeasuredCosts, Shadow
+from penstock.sim import SparkCosts, SparkLike, load
+
+EXECUTORS = {"knob": Knob.EXECUTORS, "limits": (1, 12)}
+TARGET = 4.0
+
+
+def real(policy, stream, costs):
+    """(share of late rows, executor-seconds) of the simulated plant under a policy, and what its shadow came to."""
+    plant = SparkLike(stream.arrivals, costs, 4, 12, 1)
+    state, meter, lanes = policy.start(), Meter(), {}
+    spent = late = rows = 0.0
+    begun = None
+    for time in np.arange(5.0, stream.seconds + 1e-9, 5.0):
+        plant.wait_until(float(time))
+        ages = np.concatenate(plant._responses) if plant._responses else np.zeros(0)
+        seen = plant.observe()
+        meter = measured(meter, seen)
+        lanes = rehearsed(lanes, [("it", policy)], seen, meter.costs, TARGET, 1e9)
+        state, decision = policy.step(state, seen)
+        plant.apply(decision)
+        begun = begun or time
+        spent, late, rows = (
+            spent + seen.executors.observed * 5.0,
+            late + (ages > TARGET).sum(),
+            rows + len(ages),
+        )
+    periods = lanes["it"].periods
+    shadow = sum(p.late for p in periods) / sum(p.rows for p in periods), sum(p.spent for p in periods)
+    return (late / rows, spent), shadow
+
+
+@pytest.mark.parametrize("policy", [Static(executors=3), Threshold(0.8, 0.5, **EXECUTORS), Ds2(**EXECUTORS)])
+@pytest.mark.parametrize("spec", ["steps:rate=300,factor=3", "map2:rate=400,dispersion=400"])
+def test_late_rows_and_executors_are_those_of_the_simulated_plant(policy, spec):
+    stream = load(spec, 900.0, 3)
+    costs = SparkCosts(row_cost=0.005, arrives_after=5.0, noise=0.0)
+    (late, spent), (shadow_late, shadow_spent) = real(policy, stream, costs)
+    assert shadow_spent == pytest.approx(spent, rel=0.1)
+    assert shadow_late == pytest.approx(late, abs=0.02 + 0.3 * late)
+
+
+def test_executors_arrive_late_and_go_at_once():
+    costs = MeasuredCosts(1.0, 0.1, 0.01, 1.0, arrives_after=5.0)
+    shadow = Shadow(0.0, 2.0, 2.0).plan(6.0, costs)
+    assert (shadow.amount, shadow.planned, shadow.coming) == (2.0, 6.0, ((5.0, 6.0),))
+    assert shadow.plan(1.0, costs).amount == 1.0
+    assert shadow.plan(1.0, costs).coming == ()
+
+
+def test_bins_are_split_and_joined_without_loss():
+    bins = Bins(np.arange(5.0), np.ones(5), np.full(5, 2.0))
+    first, rest = bins.split(2)
+    whole = first.joined(rest)
+    assert whole.times.tolist() == bins.times.tolist()
+    assert whole.work.sum() == bins.work.sum()
