@@ -155,11 +155,8 @@ def execute(cell: Cell) -> Filled:
         guards=Guards(catch_up=2.0),
     )
     series = out.series
-    known = ~np.isnan(series.response)
-    # An observation without a single result is late too, once anything has arrived.
-    late = np.where(known, series.response > TARGET, series.arrival_rate > 0)
     return Filled(
-        cell, out.response_mean, out.response_p95, float(late.mean()), out.core_seconds, out.quality.reconfigurations,
+        cell, out.response_mean, out.response_p95, out.quality.violation_share, out.core_seconds, out.quality.reconfigurations,
         out.warnings, series.time, series.arrival_rate, series.resources,
     )  # fmt: skip
 
