@@ -1,5 +1,6 @@
 """Checkpoints and outputs of real queries after mishaps: damage, a second owner, a failed run, moved folders."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -114,8 +115,16 @@ def test_a_query_that_failed_can_be_started_again_in_the_same_process(spark, tmp
     assert sum(got) > 0
 
 
-def test_moved_folders_lose_nothing(spark, tmp_path):
+def test_folders_moved_after_a_crash_lose_nothing(spark, tmp_path):
     run_batches(spark, tmp_path, range(2))
+    # As if the process had died between the last commit and the moves of its output files.
+    commits = tmp_path / "ck" / "penstock" / "commits"
+    newest = json.loads(sorted(commits.glob("*.json"))[-1].read_text())
+    assert newest["outputs"]
+    for output in newest["outputs"]:
+        (tmp_path / "out" / output["final"]).rename(tmp_path / "out" / output["staged"])
+    for marker in commits.glob("*.published"):
+        marker.unlink()
     for name in ("ck", "out"):
         shutil.move(tmp_path / name, tmp_path / f"moved-{name}")
     run_batches(spark, tmp_path, range(2, 4), output="moved-out", checkpoint="moved-ck")
