@@ -1,23 +1,28 @@
 """``penstock simulate``: policies against a load in virtual time, before production is touched."""
 
 import json
-from math import inf, isnan
+from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.simulation_jobs import Job, run_jobs
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
+
+if TYPE_CHECKING:
+    from penstock.policies.surroundings import PlantKind
 
 #: Control steps of one simulated run; each is an observation that is kept.
 MOST_STEPS = 1_000_000
 
 #: Column titles of the printed table; JSON has the full names.
 TITLES = {
+    "late": "late",
     "violations": "viol.",
     "mean_response": "mean",
     "p95_response": "P95",
@@ -43,10 +48,19 @@ def simulate(
         "", help="A trace file, a generator (map2:rate=1000,dispersion=500) or a real trace."
     ),
     policy: list[str] = typer.Option(
-        ["Static", "Threshold"],
+        [],
         "--policy",
         "-p",
-        help="A policy, with arguments: Threshold:high=0.8. Repeat it.",
+        help="A policy, with arguments: Threshold:high=0.8. Repeat it; without any, all that fit the plant.",
+    ),
+    column: str = typer.Option("arrival", help="The column of arrival times of a trace file."),
+    unit: str = typer.Option("s", help="Its unit: s, ms, us or ns."),
+    prefer: str = typer.Option(
+        "balance",
+        help="Where you know no target: latency, balance or cost; also how many tuples may be late.",
+    ),
+    warm_up: float | None = typer.Option(
+        None, help="Seconds at the start that do not count; by default five minutes, a tenth of shorter runs."
     ),
     seconds: float | None = typer.Option(None, help="Virtual seconds; by default the trace's length."),
     period: float | None = typer.Option(None, help="Seconds between two control steps."),
@@ -63,52 +77,49 @@ def simulate(
     plot: Path | None = typer.Option(None, help="Draw load, capacity and response into this PNG file."),
 ) -> None:
     """Run policies in closed loop on the same stream in virtual time, and compare them."""
-    from penstock.policies.catalog import policy_named
-    from penstock.sim.closed_loop import compare
     from penstock.sim.load import load
     from penstock.sim.plant_catalog import plant_parameters, simulated_plant
     from penstock.sim.plot import plot_outcomes
+    from penstock.sim.ranking import preference, ranked, recommend
 
-    kind = simulated_plant(plant)
+    kind, wish = simulated_plant(plant), preference(prefer)
     parameters = plant_parameters(kind, set_)
     found: dict[str, Any] = {}
     if calibrate is not None:
         found = _calibrated(plant, calibrate)
         parameters |= {k: v for k, v in found.items() if k in parameters}
         parameters |= plant_parameters(kind, set_) if set_ else {}
-    goal = kind.target if target is None else target
+    goal = wish.target * kind.target if target is None else target
     if metric not in [m.value for m in Metric]:
         raise unknown("metric", metric, [m.value for m in Metric])
-    if seed < 0:
-        raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
-    stream = load(trace or kind.trace, seconds, seed)
-    every = kind.period if period is None else period
-    if not (0 < every < inf and stream.seconds / every <= MOST_STEPS):
-        raise PenstockError(
-            f"A control step every {every:g} seconds of {stream.seconds:g} is impossible; give a --period above zero, "
-            f"with at most {MOST_STEPS:,} steps."
-        )
-    surroundings = kind.surroundings(parameters, goal, period)
-    policies = {spec: policy_named(spec, surroundings) for spec in policy}
-    outcomes = compare(
-        lambda: kind.make(stream, parameters, seed),
-        policies,
-        every,
-        stream.seconds,
-        metric=next(m for m in Metric if m.value == metric),
-        target=goal,
-    )
+    stream = load(trace or kind.trace, seconds, seed, column, unit)
+    jobs = [
+        Job(plant, parameters, stream, seed, spec, goal, period or kind.period, metric, _left_out(warm_up, stream.seconds))
+        for spec in policy or _catalog(kind.kind)
+    ]  # fmt: skip
+    outcomes = run_jobs(jobs, progress=not as_json)
     if plot is not None:
         title = f"{plant}: {stream.name}, {stream.rate:.0f} tuples/s, {stream.seconds:.0f} s"
         plot_outcomes(outcomes, plot, title=title, target=goal, label=metric)
-    rows = [o.row() for o in outcomes]
+    advice = recommend(outcomes, goal, wish.late)
+    rows = [o.row() for o in (outcomes if policy else ranked(outcomes, wish.late))]
     if as_json:
         head = {"plant": plant, "trace": stream.name, "seconds": stream.seconds, "rate": stream.rate}
         head |= {"target": goal, "metric": metric, "parameters": parameters}
         if found:
             head["calibrated"] = found
         warned = {o.policy: list(o.warnings) for o in outcomes if o.warnings}
-        typer.echo(json.dumps({**head, "policies": [_plain(r) for r in rows], "warnings": warned}, indent=1))
+        typer.echo(
+            json.dumps(
+                {
+                    **head,
+                    "policies": [_plain(r) for r in rows],
+                    "recommendation": _plain(advice.as_json()),
+                    "warnings": warned,
+                },
+                indent=1,
+            )
+        )
         return
     _print(
         _console(),
@@ -124,8 +135,20 @@ def simulate(
                 f"{outcome.policy}: {outcome.infeasible} decisions saw no configuration that meets the target.",
                 style="yellow", markup=False, soft_wrap=True,
             )  # fmt: skip
+    _console().print(f"\n{advice.sentence}", markup=False, highlight=False, soft_wrap=True)
     if plot is not None:
         Console().print(f"plot: {plot}", markup=False)
+
+
+def _catalog(kind: "PlantKind") -> list[str]:
+    """All policies that fit the plant; those that fit arrival processes take minutes and are asked for by name."""
+    from penstock.policies.catalog import fitting
+
+    return [name for name in fitting(kind) if name != "Mead"]
+
+
+def _left_out(warm_up: float | None, seconds: float) -> float:
+    return min(300.0, seconds / 10) if warm_up is None else warm_up
 
 
 def _calibrated(plant: str, journal: Path) -> dict[str, Any]:
@@ -162,6 +185,8 @@ def _cell(name: str, value: Any) -> str:
         return value
     if isinstance(value, float) and isnan(value):
         return "-"
+    if name == "late":
+        return f"{value:.1%}"
     if name in ("violations", "overshoot"):
         return f"{value:.0%}"
     if name in ("mean_response", "p95_response", "settling_time"):

@@ -15,6 +15,7 @@ from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.traffic.description import Description
+    from penstock.traffic.replay import Replay
 
 trace_app = typer.Typer(help="Generate, describe and fit traces of arrivals.")
 
@@ -54,7 +55,9 @@ def generate(
     rate: float = typer.Option(1000.0, help="Mean arrivals per second."),
     dispersion: float = typer.Option(100.0, help="Index of dispersion, 1 or more (map2)."),
     hurst: float = typer.Option(0.8, help="Hurst parameter, 0.5 up to 1 (self-similar)."),
-    seconds: float = typer.Option(60.0, help="Length of the stream."),
+    seconds: float | None = typer.Option(
+        None, help="Length of the stream; by default 60 s, of a replayed trace the whole."
+    ),
     seed: int = typer.Option(0, help="The same seed gives the same stream."),
     superpose: list[str] = typer.Option(
         [], help="A further stream on top: map2:rate=100,dispersion=50. Repeatable."
@@ -92,14 +95,8 @@ def generate(
     from penstock.traffic.replay import Replay
     from penstock.traffic.spec import StreamSpec
 
-    if not seconds > 0.0:
+    if seconds is not None and not seconds > 0.0:
         raise PenstockError(f"A length of {seconds} seconds is impossible; give a number above zero.")
-    spec = StreamSpec(
-        model=model, rate=rate, dispersion=dispersion, hurst=hurst, seconds=seconds, seed=seed,
-        superpose=";".join(superpose), shape=";".join(shape), dims=dims, distribution=distribution,
-        distribution_period=distribution_period, keys=keys, zipf=zipf, key_frequencies=key_frequencies,
-        key_drift=key_drift, delay=delay, delay_mean=delay_mean,
-    )  # fmt: skip
     process = None
     if replay is not None:
         process = Replay(read_trace(replay, column, unit, payload=False).arrival, speed, loop)
@@ -107,13 +104,32 @@ def generate(
         raise PenstockError(
             "The options --speed and --loop belong to --replay; for a model, choose another --rate."
         )
+    length = _length(seconds, process)
+    spec = StreamSpec(
+        model=model, rate=rate, dispersion=dispersion, hurst=hurst, seconds=length, seed=seed,
+        superpose=";".join(superpose), shape=";".join(shape), dims=dims, distribution=distribution,
+        distribution_period=distribution_period, keys=keys, zipf=zipf, key_frequencies=key_frequencies,
+        key_drift=key_drift, delay=delay, delay_mean=delay_mean,
+    )  # fmt: skip
     rows = write_trace(output, spec.build(process).batches())
     if as_json:
         typer.echo(
-            json.dumps({"output": str(output), "count": rows, "seconds": seconds, "rate": rows / seconds})
+            json.dumps({"output": str(output), "count": rows, "seconds": length, "rate": rows / length})
         )
     else:
-        typer.echo(f"{output}: {rows:,} arrivals, {rows / seconds:,.1f} a second")
+        typer.echo(f"{output}: {rows:,} arrivals, {rows / length:,.1f} a second")
+
+
+def _length(seconds: float | None, replay: "Replay | None") -> float:
+    """The length that was asked for; else that of the trace that is replayed, its last arrival included."""
+    if seconds is not None:
+        return seconds
+    if replay is None:
+        return 60.0
+    if replay.loop:
+        raise PenstockError("A trace that is replayed over and over has no end; give --seconds.")
+    last = float(replay.times[-1]) / replay.speed
+    return max(last * (1 + 1e-9), 1e-6) if last > 0 else 1.0
 
 
 def describe_file(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from math import isnan, nan
+from math import ceil, inf, isnan, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class ClosedLoopResult:
 
     policy: str
     quality: ControlQuality
+    late: float  # share of the tuples that took longer than the target
     response_mean: float
     response_p95: float
     response_max: float
@@ -57,6 +58,7 @@ class ClosedLoopResult:
         """The figures by name, for a table or JSON."""
         return {
             "policy": self.policy,
+            "late": self.late,
             "violations": self.quality.violation_share,
             "mean_response": self.response_mean,
             "p95_response": self.response_p95,
@@ -79,22 +81,34 @@ def run_policy(
     target: float = nan,
     guards: Guards | None = None,
     name: str = "",
+    warm_up: float = 0.0,
 ) -> ClosedLoopResult:
-    """Let a policy control a plant for so many virtual seconds, a step every ``period``."""
+    """Let a policy control a plant for so many virtual seconds, a step every ``period``.
+
+    What happens in the first ``warm_up`` seconds counts for no figure but stays in the series and the journal.
+    """
     journal = MemoryJournal()
     watched = _Watched(plant)
-    run(Controller(watched, policy, guards or Guards(), journal), plant, period, until)
+    loop = Controller(watched, policy, guards or Guards(), journal)
+    begin = period * ceil(warm_up / period - 1e-9)
+    run(loop, plant, period, begin)
+    before, first = plant.responses.copied(), len(watched.seen)
+    run(loop, plant, period, until)
     seen, tables = watched.seen, journal.tables()
-    responses = _with_unfinished(plant)
-    quality = control_quality.figures(tables, metric, target, unanswered=_unanswered(watched, metric, target))
+    responses = _with_unfinished(plant).since(before)
+    unanswered = _unanswered(watched, metric, target)[first:]
+    quality = control_quality.figures(
+        _after(journal, begin) if begin else tables, metric, target, unanswered=unanswered
+    )
     return ClosedLoopResult(
         policy=name or policy.name,
         quality=quality,
+        late=responses.above(target) / responses.count if responses.count and not isnan(target) else nan,
         response_mean=responses.mean,
         response_p95=responses.percentile(95.0),
         response_max=responses.maximum,
         core_seconds=quality.resource_seconds,
-        energy=sum(_watts(o) * o.period for o in seen),
+        energy=sum(_watts(o) * o.period for o in seen[first:]),
         infeasible=sum(r.get("feasible") is False for r in journal.records),
         warnings=tuple(dict.fromkeys(journal.texts())),
         series=series_of(seen, metric),
@@ -128,6 +142,11 @@ def series_of(seen: Sequence[Observation], metric: Metric) -> Series:
         np.array([o.measure(metric) for o in seen]),
         np.array([o.measure(Metric.UTILISATION) for o in seen]),
     )
+
+
+def _after(journal: MemoryJournal, begin: float) -> Tables:
+    """The journal without what happened up to a time; records without a time stay."""
+    return Tables.of([r for r in journal.records if r.get("time", inf) > begin + 1e-9])
 
 
 def _watts(observation: Observation) -> float:

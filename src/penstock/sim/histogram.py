@@ -42,3 +42,28 @@ class Histogram:
             return float("nan")
         rank = np.searchsorted(np.cumsum(self._counts), self.count * share / 100.0)
         return min(float(_SHORTEST * np.exp((rank + 0.5) * _WIDTH)), self.maximum)
+
+    def above(self, value: float) -> float:
+        """How many are above a value; within the bucket that holds it, in proportion.
+
+        >>> h = Histogram()
+        >>> h.add(np.array([1.0, 2.0, 4.0]))
+        >>> h.above(3.0)
+        1.0
+        """
+        if value <= _SHORTEST or value >= self.maximum:
+            return float(self.count) if value <= _SHORTEST else 0.0
+        place = np.log(value / _SHORTEST) / _WIDTH
+        bucket = min(int(place), _BUCKETS - 1)
+        return float(self._counts[bucket + 1 :].sum() + self._counts[bucket] * (bucket + 1 - place))
+
+    def since(self, before: "Histogram") -> "Histogram":
+        """What was added after a copy was made; the maximum stays that of the whole."""
+        rest = Histogram()
+        rest._counts = self._counts - before._counts
+        rest.count, rest._sum, rest.maximum = self.count - before.count, self._sum - before._sum, self.maximum
+        return rest
+
+    def copied(self) -> "Histogram":
+        """One that does not change when this one does."""
+        return self.since(Histogram())

@@ -84,8 +84,12 @@ GENERATORS: dict[str, tuple[Generator, Parameters]] = {
 }
 
 
-def load(spec: str, seconds: float | None = None, seed: int = 0) -> Load:
+def load(
+    spec: str, seconds: float | None = None, seed: int = 0, column: str = "arrival", unit: str = "s"
+) -> Load:
     """A load from words: ``FILE``, ``NAME`` or ``NAME:parameter=value,...``.
+
+    ``column`` and ``unit`` (s, ms, us or ns) say where a file has its arrivals, of whatever time they count from.
 
     >>> load("poisson:rate=100", seconds=10.0, seed=1).rate > 50
     True
@@ -97,7 +101,7 @@ def load(spec: str, seconds: float | None = None, seed: int = 0) -> Load:
         check_size(parameters["rate"] * parameters.get("factor", 1.0), length, MOST_SIMULATED)
         return Load(spec, make(parameters, length, seed), length)
     if Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
-        trace = read_trace(spec, payload=False)
+        trace = read_trace(spec, column, unit, payload=False)
         whole = Load(Path(spec).name, trace.arrival, float(trace.arrival[-1]))
     else:
         raise unknown("trace or generator", name, list(GENERATORS))

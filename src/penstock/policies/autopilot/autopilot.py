@@ -179,6 +179,9 @@ class Autopilot:
         planned = round(lane.shadow.planned * spare)
         more = relief(lane, observation, state.meter.costs, self.target)
         wanted = within(planned + more, self.limits)
+        now = observation.value(Knob.EXECUTORS)
+        if isinstance(now, int | float) and observation.measure(Metric.LATENCY_MEAN) > 0.5 * self.target:
+            wanted = max(wanted, within(now, self.limits))  # rows are slow: nothing is given back
         changes = _changes(observation, wanted)
         chosen = scores[state.leader]
         reason = f"{_told(state.leader, chosen)} on the last {chosen.seconds / 60:.0f} minutes"

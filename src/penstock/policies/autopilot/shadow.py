@@ -34,6 +34,12 @@ class MeasuredCosts:
     slots: float  # of one executor
     arrives_after: float = ARRIVES_AFTER
     warm_up: float = WARM_UP
+    caution: float = 1.05  # batches of a miniature are a little slower than measured, since it knows no noise
+
+    def utilisation(self, rate: float, slots: float) -> float:
+        """Arrivals over what can be served, without what no executor can speed up, as the plants tell it."""
+        load = rate * self.service / max(slots, 1e-9)
+        return load / max(0.1, 1.0 - self.overhead / self.trigger)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +139,7 @@ class _Run:
             batch, waiting = waiting.split(count)
             seconds = costs.overhead + float(batch.work.sum()) / max(amount * costs.slots, 1e-9)
             seconds += costs.warm_up if amount > warm else 0.0
-            warm, started, ends = amount, at, at + seconds
+            warm, started, ends = amount, at, at + costs.caution * seconds
             self.batches += 1
         while coming and coming[0][0] <= time + 1e-9:
             amount = max(amount, coming.pop(0)[1])
@@ -196,7 +202,7 @@ def advance(
         backlog=float(shadow.waiting.rows.sum()),
         latency=latency,
         waiting_time=nan,
-        utilisation=costs.overhead / costs.trigger + stage.arrival_rate * costs.service / max(slots, 1e-9),
+        utilisation=costs.utilisation(stage.arrival_rate, slots),
         worker_utilisation=(),
         batch_duration=shadow.duration,
         congestion=nan,

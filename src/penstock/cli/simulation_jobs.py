@@ -1,0 +1,97 @@
+"""Simulated runs of several policies, beside each other on the cores there are."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from penstock.core.metrics import Metric
+
+if TYPE_CHECKING:
+    from penstock.sim.closed_loop import ClosedLoopResult
+    from penstock.sim.load import Load
+
+#: Arrivals times policies below which starting processes costs more than it saves.
+_FEW = 400_000
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One policy on one load."""
+
+    plant: str
+    parameters: dict[str, float]
+    stream: "Load"
+    seed: int
+    policy: str
+    target: float
+    period: float
+    metric: str
+    warm_up: float
+
+
+def run_jobs(jobs: Sequence[Job], progress: bool = True) -> "list[ClosedLoopResult]":
+    """The results in the order of the jobs; what is done is told on the error output while others run."""
+    for job in jobs:
+        _policy(job)  # a mistake in a name is told before anything runs
+    console = Console(stderr=True)
+    shown = progress and console.is_terminal
+    few = sum(len(j.stream.arrivals) for j in jobs) < _FEW
+    if few or len(jobs) < 2 or (os.cpu_count() or 1) < 2:
+        return [execute(job) for job in jobs]
+    done: dict[int, ClosedLoopResult] = {}
+    # The mistakes of a forked process with threads are worse than the second that a new one takes to start.
+    with ProcessPoolExecutor(min(len(jobs), os.cpu_count() or 1), get_context("spawn")) as pool:
+        waiting = {pool.submit(execute, job): place for place, job in enumerate(jobs)}
+        for finished in as_completed(waiting):
+            done[waiting[finished]] = finished.result()
+            if shown:
+                console.print(
+                    f"{len(done)} of {len(jobs)}: {jobs[waiting[finished]].policy}", markup=False, style="dim"
+                )
+    return [done[place] for place in range(len(jobs))]
+
+
+def execute(job: Job) -> "ClosedLoopResult":
+    """Run one policy."""
+    from penstock.sim.closed_loop import run_policy
+    from penstock.sim.plant_catalog import simulated_plant
+
+    policy = _policy(job)
+    parameters = job.parameters | _standing(policy, job.parameters)
+    plant = simulated_plant(job.plant).make(job.stream, parameters, job.seed)
+    return run_policy(
+        plant,
+        policy,
+        job.period,
+        job.stream.seconds,
+        metric=next(m for m in Metric if m.value == job.metric),
+        target=job.target,
+        name=job.policy,
+        warm_up=job.warm_up,
+    )
+
+
+def _policy(job: Job) -> Any:
+    from penstock.policies.catalog import policy_named
+    from penstock.sim.plant_catalog import simulated_plant
+
+    surroundings = simulated_plant(job.plant).surroundings(job.parameters, job.target, job.period)
+    return policy_named(job.policy, surroundings)
+
+
+def _standing(policy: Any, parameters: dict[str, float]) -> dict[str, float]:
+    """A fixed setting starts where it stands."""
+    from penstock.policies import Static
+
+    if not isinstance(policy, Static):
+        return {}
+    given = {"executors": policy.executors} | {
+        {"operator": "workers", "panes": "pane_workers", "windows": "window_workers"}.get(k, k): v
+        for k, v in policy.workers.items()
+    }
+    return {name: float(count) for name, count in given.items() if name in parameters and count is not None}

@@ -1,0 +1,125 @@
+"""``penstock simulate`` answers: any trace, the whole catalog, a ranking, one sentence."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.core.errors import PenstockError
+
+TIMES = np.cumsum(np.random.default_rng(1).exponential(1 / 50.0, 3000))
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def written(path):
+    """The same arrivals in milliseconds since some moment, as Parquet, CSV or gzip."""
+    stamps = np.rint(1e3 * (TIMES + 1_700_000_000)).astype(np.int64)
+    text = "n,stamp\n" + "".join(f"{i},{s}\n" for i, s in enumerate(stamps))
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"stamp": stamps, "n": np.arange(len(stamps))}), path)
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.csv.gz"])
+def test_any_trace_by_column_and_unit(tmp_path, name):
+    file = written(tmp_path / name)
+    done = run("simulate", "--trace", file, "--column", "stamp", "--unit", "ms", "-p", "Static", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["seconds"] == pytest.approx(TIMES[-1] - TIMES[0], abs=0.01)
+
+
+def test_a_column_that_is_missing_is_told_with_the_options_that_exist(tmp_path):
+    done = run("simulate", "--trace", written(tmp_path / "t.csv"))
+    assert isinstance(done.exception, PenstockError)
+    assert "--column" in str(done.exception)
+
+
+def test_alone_it_compares_the_catalog_and_recommends():
+    done = run("simulate", "--trace", "poisson:rate=300", "--seconds", "200", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    names = [p["policy"] for p in found["policies"]]
+    assert {"Static", "Threshold", "Ds2", "Hpa", "Dhalion", "Autopilot"} <= set(names)
+    advice = found["recommendation"]
+    assert advice["policy"] == names[0]
+    met = [p for p in found["policies"] if p["late"] <= 0.05]
+    assert advice["core_seconds"] == min(p["core_seconds"] for p in met)
+    assert advice["meets"] is True
+    assert advice["policy"] in advice["sentence"]
+
+
+def test_where_nothing_keeps_the_target_it_says_so():
+    done = run(
+        "simulate",
+        "--trace",
+        "poisson:rate=2000",
+        "--seconds",
+        "60",
+        "--set",
+        "limit=2",
+        "-p",
+        "Static",
+        "--json",
+    )
+    advice = json.loads(done.stdout)["recommendation"]
+    assert advice["meets"] is False
+    assert "None keeps" in advice["sentence"]
+
+
+def test_a_fixed_setting_starts_where_it_stands():
+    done = run(
+        "simulate", "--trace", "poisson:rate=300", "--seconds", "60", "-p", "Static:executors=7", "--json"
+    )
+    (row,) = json.loads(done.stdout)["policies"]
+    assert row["reconfigurations"] == 0
+    assert row["core_seconds"] == pytest.approx(7 * 50.0)  # a tenth of the run is its start
+
+
+def test_the_warm_up_is_left_out():
+    arguments = ("simulate", "--trace", "poisson:rate=900", "--seconds", "200", "-p", "Ds2", "--json")
+    whole = json.loads(run(*arguments, "--warm-up", "0").stdout)["policies"][0]
+    later = json.loads(run(*arguments, "--warm-up", "100").stdout)["policies"][0]
+    assert later["late"] < whole["late"]
+    assert later["core_seconds"] < whole["core_seconds"]
+
+
+def test_a_preference_sets_the_target():
+    targets = []
+    for word in ("latency", "balance", "cost"):
+        done = run("simulate", "--seconds", "60", "-p", "Static", "--prefer", word, "--json")
+        targets.append(json.loads(done.stdout)["target"])
+    assert targets == sorted(targets)
+    assert len(set(targets)) == 3
+    assert isinstance(run("simulate", "--prefer", "beauty").exception, PenstockError)
+
+
+def test_a_replayed_trace_is_kept_whole(tmp_path):
+    file, out = tmp_path / "long.csv", tmp_path / "again.csv"
+    times = np.arange(0.0, 200.0, 0.5)
+    file.write_text("arrival\n" + "".join(f"{t}\n" for t in times))
+    done = run("trace", "generate", "--replay", file, "--output", out, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["count"] == len(times)
+    short = run("trace", "generate", "--replay", file, "--output", out, "--seconds", "60", "--json")
+    assert json.loads(short.stdout)["count"] == 120
+
+
+def test_a_loop_needs_an_end(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("arrival\n0\n1\n2\n")
+    done = run("trace", "generate", "--replay", file, "--output", tmp_path / "o.csv", "--loop")
+    assert isinstance(done.exception, PenstockError)
+    assert "--seconds" in str(done.exception)
