@@ -1,14 +1,17 @@
 """A standalone cluster on loopback: it works, it scales, and it leaves no process behind."""
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.processes import started_at, tree
+from penstock.spark.actuators.processes import command_line, pids, started_at, tree
 from penstock.spark.cluster import LocalCluster
 from waiting import PATIENCE, until
 
@@ -47,6 +50,77 @@ def test_executors_are_added_and_removed_and_none_is_left(drive):
     assert told["counts"] == [[1, 1, 1, 999000], [3, 3, 3, 999000], [2, 2, 2, 999000]]
     assert len(told["pids"]) >= 2
     until(lambda: not alive(told["pids"]), "the end of every executor")
+
+
+#: Asks the master who it is: with the secret, without one, and with another one.
+KNOCK = """
+    import json, os, sys
+    import penstock.spark
+    from penstock.spark.cluster import LocalCluster
+
+    spark = penstock.spark.session(sys.argv[1], config=LocalCluster().session_config())
+    port = int(sys.argv[1].rpartition(":")[2])
+    apache = spark.sparkContext._jvm.org.apache.spark
+
+    def knock(**options):
+        conf = apache.SparkConf(False).set("spark.network.timeout", "60s").set("spark.rpc.numRetries", "1")
+        for name, value in options.items():
+            conf.set("spark." + name.replace("_", "."), value)
+        key, file = (getattr(apache.SecurityManager, f"$lessinit$greater$default${n}")() for n in (2, 3))
+        guard = apache.SecurityManager(conf, key, file)
+        rpc = apache.rpc.RpcEnv.create("knock", "127.0.0.1", "127.0.0.1", 0, conf, guard, 1, True)
+        try:
+            rpc.setupEndpointRef(apache.rpc.RpcAddress("127.0.0.1", port), "Master")
+            return "let in"
+        except Exception as error:
+            return "refused"
+        finally:
+            rpc.shutdown()
+
+    with penstock.spark.running(spark):
+        rows = spark.range(100).count()
+        print(json.dumps({"rows": rows, "known": knock(authenticate="true"), "unknown": knock()}), flush=True)
+"""
+
+
+def test_an_application_without_the_secret_is_refused(drive):
+    child = drive(KNOCK)
+    out, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, err
+    assert json.loads(out.splitlines()[-1]) == {"rows": 100, "known": "let in", "unknown": "refused"}
+
+
+def listening(pids):
+    """Addresses on which these processes listen, as (address in hex, port)."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(link))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                address, _, port = fields[1].partition(":")
+                found.add((address, int(port, 16)))
+    return found
+
+
+def test_only_loopback_is_listened_on_and_nothing_can_be_submitted_over_http(cluster):
+    found = listening(cluster.pids)
+    loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+    assert {address for address, _ in found} <= loopback
+    assert len(listening(cluster.pids[:1])) == 2, (
+        "the master has its port and its page, and no server for submissions"
+    )
+    assert "REST" not in (cluster.folder / "master.log").read_text()
+
+
+def test_the_secret_is_on_no_command_line(cluster):
+    secret = os.environ["_SPARK_AUTH_SECRET"]
+    assert len(secret) == 64
+    assert not [pid for pid in pids() if secret in " ".join(command_line(pid))]
 
 
 def test_stopping_ends_every_process_and_removes_the_folder():

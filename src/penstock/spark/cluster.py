@@ -1,14 +1,18 @@
 """A real standalone Spark cluster on loopback: master and workers as child processes of this one.
 
-For tests, benchmarks and trying an autoscaler on one machine. Ports are free ones chosen by the system, the web
-pages are bound to loopback, nothing is written outside one temporary folder, and the processes end with their owner
-even if it is killed.
+For tests, benchmarks and trying an autoscaler on one machine. Ports are free ones chosen by the system, nothing is
+written outside one temporary folder, and the processes end with their owner even if it is killed.
+
+Other users of the machine are kept out: everything is bound to loopback, Spark's server for submissions over HTTP is
+off, its pages cannot end anything, and only applications that know a random secret are let in. The secret is in the
+environment of this process, where master, workers, sessions and child processes find it, and on no command line.
 """
 
 import contextlib
 import ctypes
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,6 +34,17 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
 """
+
+
+#: Where Spark looks for the secret before it looks into its options; its workers hand it to executors the same way.
+_SECRET = "_SPARK_AUTH_SECRET"
+
+
+def credentials() -> dict[str, str]:
+    """Options of an application that may use the clusters of this process; none where there was no cluster yet."""
+    # Spark wants the option to be there, and reads the secret itself from the environment first.
+    known = {"spark.authenticate": "true", "spark.authenticate.secret": f"${{env:{_SECRET}}}"}
+    return known if _SECRET in os.environ else {}
 
 
 class LocalCluster:
@@ -80,8 +95,12 @@ class LocalCluster:
         return self._folder
 
     def session_config(self, executor_memory: str = "512m", executor_cores: int = 1) -> dict[str, str]:
-        """Options for ``penstock.spark.session(cluster.master, config=...)``: small executors, removed gracefully."""
+        """Options for ``penstock.spark.session(cluster.master, config=...)``: small executors, removed gracefully.
+
+        The secret is not among them: options end up on a command line, which every user can read.
+        """
         return {
+            **credentials(),
             "spark.executor.memory": executor_memory,
             "spark.executor.cores": str(executor_cores),
             "spark.driver.memory": "1g",
@@ -97,6 +116,7 @@ class LocalCluster:
 
     def start(self) -> "LocalCluster":
         """Start master and workers and wait until all have registered."""
+        os.environ.setdefault(_SECRET, secrets.token_hex(32))
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
         (self._folder / "log4j2.properties").write_text(_LOG4J)
         try:
@@ -187,6 +207,10 @@ def _java_command(folder: Path) -> list[str]:
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "-Dspark.worker.cleanup.enabled=true",
+        "-Dspark.authenticate=true",
+        "-Dspark.master.rest.enabled=false",
+        "-Dspark.ui.killEnabled=false",
+        "-Dspark.master.ui.decommission.allow.mode=DENY",
         "-cp",
         f"{jars}/*",
     ]

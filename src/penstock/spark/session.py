@@ -15,12 +15,16 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.spark import sources
+from penstock.spark.cluster import credentials
 from penstock.spark.java import find_java
 
 _LOOPBACK = re.compile(
     r"^(local(\[.*\])?|spark://(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d+|local-cluster\[.*\])$"
 )
 
+
+#: Masters that may be those of a LocalCluster, which lets in only who knows its secret.
+_LOCAL_CLUSTER = re.compile(r"^spark://127\.0\.0\.1:\d+$")
 
 #: On one machine, Python workers talk to the JVM without TCP, whose delayed acknowledgements cost up to 40 ms a task.
 _QUICK_LOCAL = {"spark.python.unix.domain.socket.enabled": "true"}
@@ -115,6 +119,8 @@ def _defaults(master: str, ui: bool) -> dict[str, str]:
     }
     if _LOOPBACK.match(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_QUICK_LOCAL}
+    if _LOCAL_CLUSTER.match(master):
+        options |= credentials()
     return options
 
 
