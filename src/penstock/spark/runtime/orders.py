@@ -20,7 +20,6 @@ class Hello:
     pid: int
     host: str
     port: int
-    executor: str
 
 
 @dataclass(frozen=True)

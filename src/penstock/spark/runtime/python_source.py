@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 Offset = dict[str, Any]
 
@@ -47,9 +48,9 @@ class Read:
 class PythonSource:
     """The stream's reader on the driver."""
 
-    def __init__(self, reader: DataSourceStreamReader, schema: pa.Schema) -> None:
+    def __init__(self, reader: DataSourceStreamReader, schema: pa.Schema, spark_schema: StructType) -> None:
         self.reader = reader
-        self.schema = schema
+        self.schema, self.spark_schema = schema, spark_schema
 
     def first(self) -> Offset:
         """Where the stream begins."""
@@ -101,7 +102,7 @@ def python_source_of(frame: DataFrame) -> PythonSource | None:
     if type(reader).__name__ == "_SimpleStreamReaderWrapper":
         return None  # it keeps rows on the driver between calls; Spark knows how to hand them over
     zone = made.conf.get("spark.sql.session.timeZone")
-    return PythonSource(reader, to_arrow_schema(frame.schema, timezone=zone))
+    return PythonSource(reader, to_arrow_schema(frame.schema, timezone=zone), frame.schema)
 
 
 def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

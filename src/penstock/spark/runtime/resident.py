@@ -141,13 +141,13 @@ class Resident:
         self._door = listener(driver.local_host)
         self._kept: dict[int, Any] = {}
 
-    def run(self, executor: str) -> None:
+    def run(self) -> None:
         """Serve until the driver says so or is gone."""
         threading.Thread(target=self._listen, name="penstock-driver", daemon=True).start()
         threading.Thread(target=self._accept, name="penstock-door", daemon=True).start()
         host, port = self._door.getsockname()[:2]
         try:
-            self._driver.send(Hello(self._number, os.getpid(), host, port, executor))
+            self._driver.send(Hello(self._number, os.getpid(), host, port))
             while not isinstance(order := self._orders.get(), Leave):
                 self._obey(order)
         except PeerLostError:
@@ -236,11 +236,15 @@ class _Job:
         work = self._work
         cpu, waited, busy = time.thread_time(), 0.0, []
         for stage, function in enumerate(work.functions):
+            mine = work.tasks(stage, self._number)
+            if not mine:
+                busy.append(0.0)
+                continue
             began = time.perf_counter()
             rows = self._rows_for(stage)
             started = time.perf_counter()
             waited += started - began
-            for task in work.tasks(stage, self._number):
+            for task in mine:
                 if self._inbox.is_forgotten(work.job):
                     raise AbortedError
                 without_spark.partition, without_spark.attempt = task, uuid.uuid4().int >> 66
@@ -321,10 +325,10 @@ def _failure(job: int, error: Exception) -> Failed:
     return Failed(job, RuntimeError(f"{type(error).__name__}: {error}\n\nIn a resident worker:\n{told}"))
 
 
-def serve(address: tuple[str, int], secret: bytes, number: int, executor: str) -> None:
+def serve(address: tuple[str, int], secret: bytes, number: int) -> None:
     """Be a resident worker until told to leave: what the Spark task runs."""
     try:
         channel = Channel.connect(address, secret, timeout=60.0)
     except (OSError, StrangerError):
         return  # the run has ended before this task began
-    Resident(number, channel, secret).run(executor)
+    Resident(number, channel, secret).run()

@@ -20,7 +20,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import InheritableThread, cloudpickle
@@ -56,19 +56,25 @@ class Connected:
     channel: Channel
 
 
+#: Runs the task of a worker somewhere and returns when it has ended; raises where it was killed.
+Launch = Callable[["WorkerTask"], None]
+
+
 class Workers:
     """See the module's text. ``changed`` is notified when a worker comes or goes."""
 
-    def __init__(self, spark: SparkSession, name: str, notify: Callable[[str], None] | None = None) -> None:
-        self._context = spark.sparkContext
-        self._name = name
+    def __init__(
+        self,
+        launch: Launch,
+        host: str = "127.0.0.1",
+        bind: str | None = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self._launch = launch
         self._notify = notify or (lambda text: None)
         self._secret = secrets.token_bytes(32)
-        conf = self._context.getConf()
-        self._door = listener(
-            conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "127.0.0.1"
-        )
-        self._address = (conf.get("spark.driver.host") or "127.0.0.1", self._door.getsockname()[1])
+        self._door = listener(bind or host)
+        self._address = (host, self._door.getsockname()[1])
         self.changed = threading.Condition()
         self._planned: set[int] = set()
         self._submitted: set[int] = set()
@@ -112,7 +118,8 @@ class Workers:
             if self._closed:
                 return
             before, self._planned = self._planned, set(range(count))
-            gone = [self._connected[n] for n in before - self._planned if n in self._connected]
+            # Those that leave take part in nothing more from now on, though their connection ends a little later.
+            gone = [self._connected.pop(n) for n in before - self._planned if n in self._connected]
             new = sorted(self._planned - self._submitted)
             self._submitted |= set(new)
         for connected in gone:
@@ -177,41 +184,29 @@ class Workers:
         with contextlib.suppress(OSError):
             self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
-        with contextlib.suppress(Exception):  # a session that is gone has no jobs
-            self._context.cancelJobGroup(self._group)
-
-    @property
-    def _group(self) -> str:
-        return f"penstock-workers-{self._name}"
 
     def _submit(self, number: int) -> None:
         thread = InheritableThread(
-            target=self._job, args=(number,), name=f"penstock-worker-{number}", daemon=True
+            target=self._supply, args=(number,), name=f"penstock-worker-{number}", daemon=True
         )
         thread.start()
 
-    def _job(self, number: int) -> None:
-        """Submit the Spark job of a worker, again and again while the worker is wanted."""
-        address, secret, context = self._address, self._secret, self._context
+    def _supply(self, number: int) -> None:
+        """Launch a worker, again and again while it is wanted."""
+        task = WorkerTask(self._address, self._secret, number)
         pause = RETRY
         while True:
             started = time.monotonic()
-            failure = ""
             try:
-                context.setJobGroup(self._group, f"resident worker {number} of {self._name}")
-                context.parallelize([number], 1).foreachPartition(_Task(address, secret, number))
-            except Exception as error:  # noqa: BLE001 - Spark's own errors; the worker is asked for again
-                failure = str(error)
+                self._launch(task)
+            except Exception as error:  # noqa: BLE001 - killed, or refused by Spark; the worker is asked for again
+                self._notify(f"Resident worker {number} ended ({_first_line(error)}) and is asked for again.")
             with self.changed:
-                if self._closed or number not in self._planned or _stopped(context):
+                if self._closed or number not in self._planned:
                     self._submitted.discard(number)
                     return
-            if time.monotonic() - started > 60.0:
-                pause = RETRY
-            if failure:
-                self._notify(f"Resident worker {number} ended and is asked for again.")
+            pause = RETRY if time.monotonic() - started > 60.0 else min(2 * pause, LONGEST_RETRY)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_RETRY)
 
     def _accept(self) -> None:
         while not self._closed:
@@ -249,7 +244,9 @@ class Workers:
                 self._sink(number, channel.receive())
         except PeerLostError:
             with self.changed:
-                del self._connected[number]
+                here = self._connected.get(number)
+                if here is not None and here.channel is channel:
+                    del self._connected[number]
                 self.changed.notify_all()
             channel.close()
             self._lost(number)
@@ -264,22 +261,31 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """What the Spark task of a worker runs."""
+class WorkerTask:
+    """What a worker's task runs; may be pickled, and does not show its secret."""
 
     address: tuple[str, int]
-    secret: bytes
+    secret: bytes = field(repr=False)
     number: int
 
-    def __call__(self, _rows: Any) -> None:
-        from pyspark import TaskContext
+    def __call__(self, _rows: Any = None) -> None:
+        """Be the worker until told to leave."""
+        serve(self.address, self.secret, self.number)
 
-        context = TaskContext.get()
-        executor = "" if context is None else str(context.resources().get("executor", ""))
-        serve(self.address, self.secret, self.number, executor)
 
-    def __repr__(self) -> str:
-        return f"_Task(number={self.number})"  # never the secret
+def spark_workers(spark: SparkSession, name: str, notify: Callable[[str], None] | None = None) -> Workers:
+    """Workers in tasks of Spark's: one job with one task for each."""
+    context = spark.sparkContext
+
+    def launch(task: WorkerTask) -> None:
+        if getattr(context, "_jsc", None) is None:
+            return  # the session has been stopped
+        context.setJobGroup(f"penstock-workers-{name}", f"resident worker {task.number} of {name}")
+        context.parallelize([task.number], 1).foreachPartition(task)
+
+    conf = context.getConf()
+    host = conf.get("spark.driver.host") or "127.0.0.1"
+    return Workers(launch, host, conf.get("spark.driver.bindAddress"), notify)
 
 
 class _Keeping:
@@ -338,5 +344,6 @@ class _KeepingPickler(cloudpickle.Pickler):
         return self._kept_keys.get(id(value))
 
 
-def _stopped(context: Any) -> bool:
-    return getattr(context, "_jsc", None) is None or bool(context._jsc.sc().isStopped())
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__
