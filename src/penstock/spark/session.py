@@ -114,6 +114,8 @@ def _defaults(master: str, ui: bool) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         # Python workers are told to use one thread each: Spark's tasks are the parallelism.
         "spark.executorEnv.OMP_NUM_THREADS": "1",
+        # Forks of a daemon that has Penstock loaded already: a resident worker is there in a tenth of a second.
+        "spark.python.daemon.module": "penstock.spark.runtime.daemon",
         # Metadata of old batches is not needed to go on; keeping less keeps a long run's checkpoint small.
         "spark.sql.streaming.minBatchesToRetain": "20",
     }

@@ -34,6 +34,7 @@ from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.paths import make_folder
 from penstock.spark.runtime.starting import (
     PERIOD,
@@ -78,6 +79,7 @@ class Flow(Graph):
         guards: Guards | None = None,
         period: float = PERIOD,
         dry_run: bool = False,
+        engine: str = "jobs",
         journal: JournalLike = None,
         metrics: str | None = None,
         dead_letters: str | Path | None = None,
@@ -106,6 +108,9 @@ class Flow(Graph):
             Seconds between two decisions.
         dry_run
             Decide and record, change nothing.
+        engine
+            ``"jobs"``: every batch runs as Spark jobs. ``"resident"``: workers that live as long as the run, inside Spark
+            tasks that do not end; batches of a tenth of a second (see docs/engines.md).
         journal
             Where batches, decisions and reconfigurations are written, a path or an object;
             ``CHECKPOINT/journal.jsonl`` by default.
@@ -161,7 +166,9 @@ class Flow(Graph):
             if rebalance and not plain:
                 listeners.add(Rebalancer(program))
             run.serve(metrics, guards)
-            run.launch(frame, trigger, available_now, name or self.name)
+            run.launch(
+                frame, Launch(trigger, available_now, name or self.name, engine, program.workers_wanted)
+            )
         except BaseException:
             if quotas is not None:
                 quotas.close()

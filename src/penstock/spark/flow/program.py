@@ -64,6 +64,11 @@ class FlowProgram:
         """The output folders by their role."""
         return self.outputs.by_role
 
+    @property
+    def workers_wanted(self) -> int:
+        """Regions run on all workers in turn, so the largest number of replicas counts."""
+        return max((r.replicas for r in self.wanted.regions.values()), default=1)
+
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
         regions = {name: region.name for region in self.definition.regions for name in region.operators}
@@ -151,15 +156,16 @@ class FlowProgram:
         }
         return BatchResult(after.to_json(), after.files, [*outputs, *outcome.outputs], progress)
 
-    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> None:
+    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
         """Hand rows to the sinks on the driver, then tell those who listen."""
         if self._last is None:
-            return
+            return {}
         self.hand_over(batch.spark, FlowState.from_json(outcome.state))
         if not self._listeners:
-            return
+            return {}
         self.profile = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
         self._listeners.tell(self.profile)
+        return {}
 
     def close(self) -> None:
         """The run has ended."""

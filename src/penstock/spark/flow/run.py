@@ -19,8 +19,7 @@ from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.writing import HANDED
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import Rows
-from penstock.spark.runtime.manifest import Manifest
-from penstock.spark.runtime.microbatch import MicroBatchRun
+from penstock.spark.runtime.microbatch import Launch, MicroBatchRun
 from penstock.spark.runtime.starting import deprecated
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
@@ -58,9 +57,9 @@ class FlowRun(MicroBatchRun):
                     path.unlink(missing_ok=True)
         self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
 
-    def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
-        """Start the streaming query."""
-        super().launch(frame, trigger, available_now, name)
+    def launch(self, frame: DataFrame, how: Launch) -> None:
+        """Start the flow."""
+        super().launch(frame, how)
         self._idle.start()
 
     def rescale(
@@ -120,10 +119,12 @@ class FlowRun(MicroBatchRun):
         """Figures of the last batch: CPU by replica, cost by operator, tuples by key group."""
         return self._flow.profile
 
-    def _process(self, rows: Rows, batch_id: int, spark: SparkSession) -> None:
+    def _process(
+        self, rows: Rows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
+    ) -> None:
         self._hold_off()
         with self._working:
-            super()._process(rows, batch_id, spark)
+            super()._process(rows, batch_id, spark, offset)
             self._last_batch = time.monotonic()
             self._warn_of_waiting()
 
@@ -163,7 +164,7 @@ class FlowRun(MicroBatchRun):
         after, outputs = self._flow.drained(
             self._engine(self._spark), state, f"{self._latest.batch:012d}-{int(time.time()):x}"
         )
-        manifest = Manifest(self._latest.batch, after.to_json(), after.files, outputs)
+        manifest = replace(self._latest, state=after.to_json(), files=after.files, outputs=outputs)
         self._checkpoint.commit(manifest)
         self._latest = manifest
         self._flow.hand_over(self._spark, after)

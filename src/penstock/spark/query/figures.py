@@ -33,6 +33,8 @@ class Measurements:
     done: Windowed
     #: When the first row of each window that was given out came in.
     first_arrivals: Sequence[float]
+    #: When those windows ended, in seconds since 1970.
+    window_ends: Sequence[float] = ()
     rescaled: bool = False
 
     @property
@@ -65,6 +67,8 @@ class QueryFigures:
     closing_lag: float
     window_latency: float
     event_lag: float
+    #: When the windows of this batch were due (their ends plus the slack), on average, in seconds since 1970.
+    due: float
     slack: float
     dropped_share: float
     windows: int
@@ -87,10 +91,19 @@ class QueryFigures:
     seconds: float = nan
     committed: float = nan
 
+    @property
+    def answer_lag(self) -> float:
+        """Seconds from the end of a window plus the slack to its commit; means something for a stream in real time."""
+        return self.committed - self.due
+
     def progress(self) -> dict[str, Any]:
         """The figures by name, as ``run.progress`` has them."""
-        plain = asdict(self)
-        for name in ("trigger", "committed"):
+        plain = asdict(self) | {
+            "answer_lag": self.answer_lag,
+            "work": self.working,
+            "fixed": max(self.seconds - self.working, 0.0),
+        }
+        for name in ("trigger", "committed", "due"):
             del plain[name]
         return plain | {"pane_busy": list(self.pane_busy), "window_busy": list(self.window_busy)}
 
@@ -132,6 +145,7 @@ def figures_of(
         closing_lag=fmean(now - t.last for t in times) if times else nan,
         window_latency=fmean(now - first for first in firsts) if firsts else nan,
         event_lag=_event_lag(state),
+        due=fmean(measured.window_ends) + state.disorder.slack / 1e6 if measured.window_ends else nan,
         slack=state.disorder.slack / 1e6,
         dropped_share=state.disorder.dropped_share,
         windows=len(done.sizes),

@@ -36,6 +36,7 @@ from penstock.spark.query.run import QueryRun
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
 
@@ -146,6 +147,7 @@ class PreferenceQuery:
         guards: Guards | None = None,
         period: float = PERIOD,
         dry_run: bool = False,
+        engine: str = "jobs",
         journal: JournalLike = None,
         metrics: str | None = None,
         late: str | Path | None = None,
@@ -176,6 +178,9 @@ class PreferenceQuery:
             Seconds between two decisions.
         dry_run
             Decide and record, change nothing.
+        engine
+            ``"jobs"``: every batch runs as Spark jobs. ``"resident"``: workers that live as long as the run, inside Spark
+            tasks that do not end; batches of a tenth of a second (see docs/engines.md).
         journal
             The run's journal, a path or an object; ``CHECKPOINT/journal.jsonl`` by default.
         metrics
@@ -214,7 +219,7 @@ class PreferenceQuery:
             run = QueryRun(program, held, book, controller, owned)
             program.rowset.warm()
             run.serve(metrics, guards)
-            run.launch(frame, trigger, available_now, name)
+            run.launch(frame, Launch(trigger, available_now, name, engine, program.workers_wanted))
         except BaseException:
             held.close()
             raise

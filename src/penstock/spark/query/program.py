@@ -122,6 +122,11 @@ class QueryProgram:
         return self.outputs.by_role
 
     @property
+    def workers_wanted(self) -> int:
+        """Both stages run on all workers in turn, so the larger number counts."""
+        return max(self.target or self._worked)
+
+    @property
     def _result_schema(self) -> pa.Schema:
         return result_schema(self.schema, self.query.time, self.query.preference)
 
@@ -177,6 +182,7 @@ class QueryProgram:
             closed=tuple(closed),
             done=done,
             first_arrivals=self._first_arrivals(observed, done),
+            window_ends=[end / 1e6 for end in self.model.window_bounds(sorted(done.sizes))[1].tolist()],
             rescaled=(start.pane_workers, start.window_workers)
             != (committed.pane_workers, committed.window_workers),
         )
@@ -185,10 +191,12 @@ class QueryProgram:
         outputs = self._give_out(batch, done) + self._set_aside(folded)
         return BatchResult(state.to_json(), state.files, outputs, figures.progress(), figures)
 
-    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> None:
-        """Tell those who listen."""
-        if isinstance(outcome.figures, QueryFigures):
-            self.listeners.tell(replace(outcome.figures, seconds=seconds, committed=time.time()))
+    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
+        """Tell those who listen; the figures that are known only now."""
+        assert isinstance(outcome.figures, QueryFigures)
+        figures = replace(outcome.figures, seconds=seconds, committed=time.time())
+        self.listeners.tell(figures)
+        return figures.progress()
 
     def close(self) -> None:
         """The run has ended."""

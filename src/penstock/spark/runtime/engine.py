@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,9 +20,13 @@ from penstock.spark.runtime.channel import CONTROL, ROWS, Frame, PeerLostError
 from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, Work
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 
+ENGINES = ("jobs", "resident")
+
 #: A batch that comes through the driver is cut into pieces of at least so many rows, and at most so many of them.
 PIECE_ROWS = 4_096
 MOST_PIECES = 16
+
+R = TypeVar("R")
 
 Reading = Callable[[], Iterator[pa.RecordBatch]]
 
@@ -289,7 +293,7 @@ def _tables(rows: Rows) -> Sequence[pa.Table]:
     return [table.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-def with_retries(run: Callable[[], Any], tries: int = 5, notify: Callable[[str], None] | None = None) -> Any:
+def with_retries(run: Callable[[], R], tries: int = 8, notify: Callable[[str], None] | None = None) -> R:
     """Run a batch; where a worker was lost, run it again from the committed state."""
     for attempt in range(tries):
         try:

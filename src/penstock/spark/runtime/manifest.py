@@ -36,6 +36,8 @@ class Manifest:
     outputs: Sequence[Publication] = ()
     #: Role -> where the output folder was, for a start that does not name it.
     folders: Mapping[str, str] = field(default_factory=dict)
+    #: Where the next batch begins, in a run that reads its source itself; Spark's own log has it otherwise.
+    offset: Mapping[str, Any] | None = None
     schema: int = field(default=SCHEMA)
 
     def to_text(self) -> str:

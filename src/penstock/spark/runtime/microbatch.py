@@ -18,15 +18,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.controller import Controller
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import Engine, JobsEngine, Rows
+from penstock.spark.runtime.engine import ENGINES, Engine, JobsEngine, ResidentEngine, Rows, with_retries
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.milestones import reached
+from penstock.spark.runtime.own_loop import OwnLoop
+from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
+from penstock.spark.runtime.starting import seconds_between_batches
+from penstock.spark.runtime.workers import room_for_workers, spark_workers
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +73,41 @@ class Program(Protocol):
     def folders(self) -> Mapping[str, OutputFolder]:
         """The output folders by their role."""
 
+    @property
+    def workers_wanted(self) -> int:
+        """How many workers the next batch can use."""
+
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
 
     def run_batch(self, batch: Batch) -> BatchResult:
         """Process one micro-batch; must depend on nothing but the state and the rows."""
 
-    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> None:
-        """Told after the commit, with the time the whole batch took: the place for journals and controllers."""
+    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
+        """Told after the commit, with the time the whole batch took; gives progress that is known only now."""
 
     def close(self) -> None:
         """The run has ended."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How batches are made: how often, by which engine, with how many workers at the start."""
+
+    trigger: str = "1 second"
+    available_now: bool = False
+    name: str | None = None
+    engine: str = "jobs"
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
+
+    @property
+    def period(self) -> float:
+        """Seconds between two batches; nan where they follow each other at once."""
+        return seconds_between_batches(self.trigger, self.available_now)
 
 
 class MicroBatchRun:
@@ -107,6 +135,9 @@ class MicroBatchRun:
             log.warning(checkpoint.mended)
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
+        self._resident: ResidentEngine | None = None
+        self._most_workers = 0
+        self._loop: OwnLoop | None = None
         self._progress: Mapping[str, Any] = {}
         self._closed = threading.Lock()
         self._prepared = False
@@ -132,10 +163,17 @@ class MicroBatchRun:
         """Where the metrics are served; empty where they are not."""
         return self._endpoint.address if self._endpoint is not None else ""
 
-    def launch(self, frame: DataFrame, trigger: str, available_now: bool, name: str | None) -> None:
-        """Start the streaming query; what was opened for it is closed where that fails."""
+    def launch(self, frame: DataFrame, how: Launch) -> None:
+        """Start batches; what was opened for the run is closed where that fails."""
         try:
-            self._query = self._started(frame, trigger, available_now, name)
+            self._spark_session = frame.sparkSession
+            source = self._python_source(frame, how)
+            self._resident = self._residents(how, reserved=0 if source is not None else 1)
+            self._loop = None if source is None else self._own_loop(source, how)
+            if self._loop is not None:
+                self._loop.start()
+            else:
+                self._query = self._started(frame, how)
             self.controller.start()
             self._checkpoint.held_by(self._end_if_over)
         except BaseException as error:
@@ -143,18 +181,60 @@ class MicroBatchRun:
             self._end()
             raise
 
-    def _started(
-        self, frame: DataFrame, trigger: str, available_now: bool, name: str | None
-    ) -> StreamingQuery:
+    def _python_source(self, frame: DataFrame, how: Launch) -> PythonSource | None:
+        """The Python data source that the run reads itself; None where Spark has to deliver."""
+        before = None if self._latest is None else self._latest.offset
+        begun_by_spark = self._latest is not None and before is None  # whose log has the offsets
+        if (how.engine == "jobs" and before is None) or begun_by_spark:
+            return None
+        source = python_source_of(frame)
+        if source is None and before is not None:
+            raise PenstockError(
+                f"The checkpoint '{self._checkpoint.folder}' is of a run that read its source itself; start it with "
+                "the same source, unchanged, or name a new checkpoint folder."
+            )
+        return source
+
+    def _residents(self, how: Launch, reserved: int) -> ResidentEngine | None:
+        """Resident workers, where they are asked for and there is room for them."""
+        if how.engine == "jobs":
+            return None
+        self._most_workers = room_for_workers(self._spark_session, reserved)
+        if self._most_workers < 1:
+            self._warn("There are no free slots for resident workers; the run goes on with engine='jobs'.")
+            return None
+        workers = spark_workers(self._spark_session, how.name or "run", self._warn)
+        return ResidentEngine(workers, min(how.workers, self._most_workers))
+
+    def _own_loop(self, source: PythonSource, how: Launch) -> OwnLoop:
+        if self._resident is not None:
+            self._resident.workers.keep(source.reader)
+        if self._latest is None or self._latest.offset is None:
+            start, batch = source.first(), 0
+        else:
+            start, batch = dict(self._latest.offset), self._latest.batch + 1
+
+        def process(rows: Rows, number: int, end: Offset) -> None:
+            self._process(rows, number, self._spark_session, end)
+
+        return OwnLoop(source, process, start, batch, how.period, how.available_now)
+
+    def _warn(self, text: str) -> None:
+        log.warning(text)
+        self.controller.warn("workers", text)
+
+    def _started(self, frame: DataFrame, how: Launch) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self._on_batch).option(
             "checkpointLocation", str(self._checkpoint.spark_folder)
         )
-        if name:
-            writer = writer.queryName(name)
-        writer = (
-            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=trigger)
+        if how.name:
+            writer = writer.queryName(how.name)
+        now = (
+            writer.trigger(availableNow=True)
+            if how.available_now
+            else writer.trigger(processingTime=how.trigger)
         )
-        return writer.start()
+        return now.start()
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
         try:
@@ -174,9 +254,24 @@ class MicroBatchRun:
 
     def _engine(self, spark: SparkSession) -> Engine:
         """Who carries out the stages."""
-        return JobsEngine(spark)
+        return JobsEngine(spark) if self._resident is None else self._resident
 
-    def _process(self, rows: Rows, batch_id: int, spark: SparkSession) -> None:
+    @property
+    def engine(self) -> str:
+        """Who carries out the stages: ``jobs`` or ``resident``."""
+        return "jobs" if self._resident is None else self._resident.name
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """Resident workers planned, requested and observed; empty with engine jobs."""
+        if self._resident is None:
+            return {}
+        workers = self._resident.workers
+        return {"planned": workers.planned, "requested": workers.requested, "observed": workers.observed}
+
+    def _process(
+        self, rows: Rows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
+    ) -> None:
         done = self._latest.batch if self._latest else -1
         if batch_id <= done:
             return  # committed before a crash that Spark's own log did not survive
@@ -187,21 +282,38 @@ class MicroBatchRun:
             )
         started = time.time()
         before = self._latest.state if self._latest else self._program.first_state()
-        prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
         folder = str(self._checkpoint.state_folder)
-        batch = Batch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
-        outcome = self._program.run_batch(batch)
+        if self._resident is not None:
+            self._resident.resize(min(self._program.workers_wanted, self._most_workers))
+
+        def attempt() -> tuple[Batch, BatchResult]:
+            prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
+            batch = Batch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
+            return batch, self._program.run_batch(batch)
+
+        batch, outcome = with_retries(attempt, notify=self._warn)
         reached("state-written", batch_id)
-        manifest = Manifest(batch_id, outcome.state, list(outcome.files), list(outcome.outputs))
+        manifest = Manifest(
+            batch_id, outcome.state, list(outcome.files), list(outcome.outputs), offset=offset
+        )
         self._checkpoint.commit(manifest)
         self._latest = manifest
         seconds = time.time() - started
-        self._progress = {**outcome.progress, "batch": batch_id, "seconds": seconds}
-        self._program.committed(batch, outcome, seconds)
+        self._progress = {
+            **outcome.progress,
+            "batch": batch_id,
+            "seconds": seconds,
+            "engine": self.engine,
+            "workers": self.workers,
+        }
+        known_now = self._program.committed(batch, outcome, seconds)
+        self._progress = {**self._progress, **known_now}
 
     @property
     def query(self) -> StreamingQuery:
         """Spark's own handle."""
+        if self._loop is not None:
+            raise PenstockError("This run reads its source itself; there is no query of Spark's.")
         if self._query is None:
             raise PenstockError("The query has not been started.")
         return self._query
@@ -214,11 +326,14 @@ class MicroBatchRun:
     @property
     def is_active(self) -> bool:
         """Whether the query still runs."""
-        return self.query.isActive
+        return self.query.isActive if self._loop is None else self._loop.active
 
     def stop(self) -> None:
         """End after the current micro-batch; what is committed stays, a later start goes on from there."""
-        self.query.stop()
+        if self._loop is not None:
+            self._loop.stop()
+        else:
+            self.query.stop()
         self._end()
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -226,6 +341,8 @@ class MicroBatchRun:
 
         Gives True if it has ended.
         """
+        if self._loop is not None:
+            return self._loop_ended(timeout)
         try:
             if timeout is None:
                 self.query.awaitTermination()
@@ -241,14 +358,26 @@ class MicroBatchRun:
             self._end()
         return ended
 
+    def _loop_ended(self, timeout: float | None) -> bool:
+        assert self._loop is not None
+        if not self._loop.wait(timeout):
+            return False
+        self._error = self._error or self._loop.error
+        self._end()
+        if self._error is not None:
+            raise self._error
+        return True
+
     def _end_if_over(self) -> None:
         """Let go of everything if the query has ended and nobody has asked yet."""
-        if not self.query.isActive:
+        if not self.is_active:
             self._end()
 
     def _end(self) -> None:
         if self._closed.acquire(blocking=False):
             self.controller.stop()
+            if self._resident is not None:
+                self._resident.close()
             self._program.close()
             if self._endpoint is not None:
                 self._endpoint.close()

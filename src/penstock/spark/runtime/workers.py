@@ -16,17 +16,20 @@ import io
 import pickle
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
+from penstock.spark.actuators.executor_status import registered, task_slots
 from penstock.spark.runtime.channel import (
     Channel,
     Frame,
@@ -196,15 +199,17 @@ class Workers:
         task = WorkerTask(self._address, self._secret, number)
         pause = RETRY
         while True:
-            started = time.monotonic()
+            started, failure = time.monotonic(), ""
             try:
                 self._launch(task)
             except Exception as error:  # noqa: BLE001 - killed, or refused by Spark; the worker is asked for again
-                self._notify(f"Resident worker {number} ended ({_first_line(error)}) and is asked for again.")
+                failure = _first_line(error)
             with self.changed:
                 if self._closed or number not in self._planned:
                     self._submitted.discard(number)
                     return
+            if failure:
+                self._notify(f"Resident worker {number} ended ({failure}) and is asked for again.")
             pause = RETRY if time.monotonic() - started > 60.0 else min(2 * pause, LONGEST_RETRY)
             time.sleep(pause)
 
@@ -286,6 +291,13 @@ def spark_workers(spark: SparkSession, name: str, notify: Callable[[str], None] 
     conf = context.getConf()
     host = conf.get("spark.driver.host") or "127.0.0.1"
     return Workers(launch, host, conf.get("spark.driver.bindAddress"), notify)
+
+
+def room_for_workers(spark: SparkSession, reserved: int) -> int:
+    """How many resident workers the application has free slots for; some are left for the source's own tasks."""
+    slots = task_slots(spark)
+    busy = sum(executor.active_tasks for executor in registered(spark))
+    return sys.maxsize if slots == inf else int(slots - busy - reserved)
 
 
 class _Keeping:
