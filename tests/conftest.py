@@ -51,7 +51,9 @@ def recorded(monkeypatch):
 def spark():
     import penstock.spark
 
-    session = penstock.spark.session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    session = penstock.spark.session(
+        "local[4]", config={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    )
     yield session
     session.stop()
 

@@ -40,13 +40,19 @@ def last_counts(rows):
     return {r["word"]: r["count"] for r in rows}
 
 
-def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(spark, tmp_path):
+@pytest.mark.parametrize("engine", ["jobs", "resident"])
+def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(spark, tmp_path, engine):
     listed, tables = lines(3000, 6)
     flow = penstock.Flow("wordcount")
     wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
     journal = MemoryJournal()
     run = flow.start(
-        spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", available_now=True, journal=journal
+        spark,
+        checkpoint=tmp_path / "ck",
+        output=tmp_path / "out",
+        available_now=True,
+        journal=journal,
+        engine=engine,
     )
     steps = [
         {"replicas": {"count": 3}},

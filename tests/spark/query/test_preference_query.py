@@ -20,6 +20,7 @@ from penstock.preference import skyline
 pytestmark = pytest.mark.spark
 
 SECOND = 1_000_000
+ENGINES = pytest.mark.parametrize("engine", ["jobs", "resident"])
 
 
 def stream_files(folder: Path, files: int = 4, rows: int = 400, seed: int = 7) -> pa.Table:
@@ -98,7 +99,10 @@ def punctuation_of(run) -> int:
         ("TB_RR", "SHARED", ps.InOrder(ps.KSlack())),
     ],
 )
-def test_a_stream_gives_the_windows_of_the_oracle(spark, tmp_path, splitting, window_strategy, disorder):
+@ENGINES
+def test_a_stream_gives_the_windows_of_the_oracle(
+    spark, tmp_path, splitting, window_strategy, disorder, engine
+):
     data = stream_files(tmp_path / "in")
     query = offers(
         splitting=splitting,
@@ -112,21 +116,25 @@ def test_a_stream_gives_the_windows_of_the_oracle(spark, tmp_path, splitting, wi
         output=tmp_path / "out",
         checkpoint=tmp_path / "ck",
         available_now=True,
+        engine=engine,
     )
     run.await_termination()
+    assert run.progress["engine"] == engine
     result = pq.read_table(tmp_path / "out")
     assert result.column_names == ["window_start", "window_end", *data.column_names]
     assert windows_of(result) == brute_force(data, upto=punctuation_of(run))
     assert run.progress["totals"]["rows"] == data.num_rows
 
 
-def test_rescaling_while_it_runs_changes_nothing_but_the_workers(spark, tmp_path):
+@ENGINES
+def test_rescaling_while_it_runs_changes_nothing_but_the_workers(spark, tmp_path, engine):
     data = stream_files(tmp_path / "in", files=5)
     run = offers(pane_workers=1, window_workers=1, by="region").start(
         as_stream(spark, tmp_path / "in"),
         output=tmp_path / "out",
         checkpoint=tmp_path / "ck",
         available_now=True,
+        engine=engine,
     )
     wanted = iter([(4, 2), (1, 3), (3, 1), (2, 2)])
     run.listen(lambda _: run.rescale(*next(wanted, (2, 2))))

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
+from tests.waiting import until
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.channel import Channel, PeerLostError, StrangerError, listener
 from penstock.spark.runtime.engine import JobsEngine, ResidentEngine, Rows, Stage, with_retries
 from penstock.spark.runtime.task import partition_id
-from penstock.spark.runtime.workers import Workers, WorkerLostError
+from penstock.spark.runtime.workers import WorkerLostError, Workers
 from penstock.testing.frames import InProcessSession
-from tests.waiting import until
 
 SCHEMA = StructType().add("worker", IntegerType()).add("key", LongType()).add("count", LongType())
 FORKS = multiprocessing.get_context("forkserver")
@@ -186,7 +186,7 @@ class Raises:
 
 def test_what_a_stage_raises_reaches_the_driver_and_the_workers_go_on(engine):
     rows = Rows(readings=[Keys([1, 2, 3])], schema=SCHEMA)
-    with pytest.raises(PenstockError, match="^One sentence$"):
+    with pytest.raises(PenstockError, match=r"^One sentence$"):
         engine.run(rows, [Stage(send, SCHEMA), Stage(Raises(PenstockError("One sentence")), SCHEMA, 5)])
     with pytest.raises(RuntimeError, match="ValueError: no such thing"):
         engine.run(rows, [Stage(Raises(ValueError("no such thing")), SCHEMA)])
@@ -215,7 +215,10 @@ def test_a_peer_without_the_secret_is_turned_away_before_anything_is_read(proces
         until(lambda: told, "the stranger is reported")
         assert "secret" in told[0]
         # One that never answers the challenge, and one that sends a pickle at once.
-        with socket.create_connection(workers._address) as mute, socket.create_connection(workers._address) as rude:
+        with (
+            socket.create_connection(workers._address) as mute,
+            socket.create_connection(workers._address) as rude,
+        ):
             rude.sendall(pickle.dumps(Raises) * 10)
             rows = Rows(readings=[Keys([7])], schema=SCHEMA)
             assert counted(engine.run(rows, STAGES)) == {7: 1}

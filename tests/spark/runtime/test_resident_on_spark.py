@@ -1,0 +1,131 @@
+"""Runs on resident workers inside Spark tasks: sources that the workers read, kills, restarts."""
+
+import os
+import signal
+
+import pyarrow.parquet as pq
+import pytest
+from tests.waiting import until
+
+import penstock as ps
+from penstock.core.errors import PenstockError
+
+pytestmark = pytest.mark.spark
+
+STREAM = {"model": "poisson", "rate": "4000", "dims": "3", "delayMean": "0.05", "seconds": "6", "seed": "5"}
+
+
+def traffic(spark, **options):
+    return spark.readStream.format("penstock-traffic").options(**(STREAM | options)).load()
+
+
+def question():
+    return ps.PreferenceQuery(
+        ps.skyline_of(*[ps.minimize(f"a{i}") for i in range(3)]),
+        time="event_time",
+        window="1 second",
+        slide="200 milliseconds",
+        disorder=ps.FixedDelay(
+            "5 seconds"
+        ),  # nothing is late, so the answer does not hang on how batches are cut
+        pane_workers=2,
+        window_workers=2,
+    )
+
+
+def rows(table):
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def expected(spark, upto):
+    whole = spark.read.format("penstock-traffic").options(**STREAM).load()
+    return [row for row in rows(question().evaluate(whole).toArrow()) if row[1] <= upto]
+
+
+def checked(spark, folder):
+    """The windows that were given out are those of the static answer, up to the last of them."""
+    made = rows(pq.read_table(folder))
+    assert len(made) > 100
+    assert made == expected(spark, max(row[1] for row in made))
+
+
+def test_workers_read_a_python_source_themselves_and_a_restart_goes_on_exactly_there(spark, tmp_path):
+    places = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "engine": "resident"}
+    run = question().start(traffic(spark, rowsPerBatch="1000"), trigger="50 milliseconds", **places)
+    until(lambda: run.progress.get("batch", -1) >= 3, "some batches are committed")
+    run.stop()
+    assert run.progress["workers"]["observed"] >= 1
+    assert not any((tmp_path / "ck" / "spark").glob("offsets/*"))  # no query of Spark's
+    with pytest.raises(PenstockError, match="reads its source itself"):
+        _ = run.query
+    again = question().start(traffic(spark, rowsPerBatch="3000"), available_now=True, **places)
+    again.await_termination()
+    assert (
+        again.progress["totals"]["rows"]
+        == spark.read.format("penstock-traffic").options(**STREAM).load().count()
+    )
+    checked(spark, tmp_path / "out")
+    with pytest.raises(PenstockError, match="same source, unchanged"):
+        question().start(traffic(spark).select("*"), **places)
+
+
+def test_workers_that_are_killed_are_replaced_and_nothing_is_lost_or_repeated(spark, tmp_path):
+    run = question().start(
+        traffic(spark, rowsPerBatch="500"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+        engine="resident",
+    )
+    killed = 0
+    workers = run._resident.workers
+    while run.is_active and killed < 4:
+        members = workers.members()
+        if members:
+            os.kill(list(members.values())[killed % len(members)].pid, signal.SIGKILL)
+            killed += 1
+            until(lambda: workers.observed == 2 or not run.is_active, "the killed worker is replaced")
+    run.await_termination()
+    assert killed >= 1
+    checked(spark, tmp_path / "out")
+
+
+def test_a_stopped_run_leaves_no_worker_behind(spark, tmp_path):
+    run = question().start(
+        traffic(spark, rowsPerBatch="500"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        engine="resident",
+        trigger="50 milliseconds",
+    )
+    until(lambda: run.progress.get("batch", -1) >= 1, "a batch is committed")
+    tracker = spark.sparkContext.statusTracker()
+    assert tracker.getJobIdsForGroup("penstock-workers-run")
+    run.stop()
+    active = tracker.getActiveJobsIds
+    until(
+        lambda: not set(tracker.getJobIdsForGroup("penstock-workers-run")) & set(active()),
+        "the jobs have ended",
+    )
+
+
+def test_without_free_slots_the_run_goes_on_with_spark_jobs_and_says_so(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.spark.runtime.microbatch.room_for_workers", lambda spark, reserved: 0)
+    run = question().start(
+        traffic(spark),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+        engine="resident",
+    )
+    run.await_termination()
+    assert run.progress["engine"] == "jobs"
+    assert "no free slots" in (tmp_path / "ck" / "journal.jsonl").read_text()
+    checked(spark, tmp_path / "out")
+
+
+def test_an_engine_that_is_none_is_one_sentence(spark, tmp_path):
+    with pytest.raises(PenstockError, match="engine"):
+        question().start(
+            traffic(spark), output=tmp_path / "out", checkpoint=tmp_path / "ck", engine="turbine"
+        )
