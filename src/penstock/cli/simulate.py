@@ -77,19 +77,20 @@ def simulate(
     plot: Path | None = typer.Option(None, help="Draw load, capacity and response into this PNG file."),
 ) -> None:
     """Run policies in closed loop on the same stream in virtual time, and compare them."""
+    from penstock.policies.wishes import wish
     from penstock.sim.load import load
     from penstock.sim.plant_catalog import plant_parameters, simulated_plant
     from penstock.sim.plot import plot_outcomes
-    from penstock.sim.ranking import preference, ranked, recommend
+    from penstock.sim.ranking import ranked, recommend
 
-    kind, wish = simulated_plant(plant), preference(prefer)
+    kind, wanted = simulated_plant(plant), wish(prefer)
     parameters = plant_parameters(kind, set_)
     found: dict[str, Any] = {}
     if calibrate is not None:
         found = _calibrated(plant, calibrate)
         parameters |= {k: v for k, v in found.items() if k in parameters}
         parameters |= plant_parameters(kind, set_) if set_ else {}
-    goal = wish.target * kind.target if target is None else target
+    goal = wanted.target * kind.target if target is None else target
     if metric not in [m.value for m in Metric]:
         raise unknown("metric", metric, [m.value for m in Metric])
     stream = load(trace or kind.trace, seconds, seed, column, unit)
@@ -101,8 +102,8 @@ def simulate(
     if plot is not None:
         title = f"{plant}: {stream.name}, {stream.rate:.0f} tuples/s, {stream.seconds:.0f} s"
         plot_outcomes(outcomes, plot, title=title, target=goal, label=metric)
-    advice = recommend(outcomes, goal, wish.late)
-    rows = [o.row() for o in (outcomes if policy else ranked(outcomes, wish.late))]
+    advice = recommend(outcomes, goal, wanted.late)
+    rows = [o.row() for o in (outcomes if policy else ranked(outcomes, wanted.late))]
     if as_json:
         head = {"plant": plant, "trace": stream.name, "seconds": stream.seconds, "rate": stream.rate}
         head |= {"target": goal, "metric": metric, "parameters": parameters}

@@ -5,31 +5,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from penstock.core.errors import unknown
 from penstock.sim.closed_loop import ClosedLoopResult
-
-
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """What somebody without a target means by a word: how much of the plant's usual target, and who may be late."""
-
-    target: float
-    late: float
-
-
-#: For people who know no target: latency, cost, or neither before the other.
-PREFERENCES = {
-    "latency": Preference(0.6, 0.01),
-    "balance": Preference(1.0, 0.05),
-    "cost": Preference(2.0, 0.10),
-}
-
-
-def preference(word: str) -> Preference:
-    """The preference of that name."""
-    if word not in PREFERENCES:
-        raise unknown("preference", word, PREFERENCES)
-    return PREFERENCES[word]
 
 
 @dataclass(frozen=True)

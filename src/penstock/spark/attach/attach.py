@@ -11,6 +11,8 @@ from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
+from penstock.policies.surroundings import PlantKind
+from penstock.policies.wishes import wished_target
 from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal
 from penstock.spark.attach.settings import Settings
 from penstock.spark.runtime.starting import PERIOD, JournalLike
@@ -30,6 +32,7 @@ def attach(
     target: float | None = None,
     dry_run: bool = False,
     *,
+    prefer: str | None = None,
     guards: Guards | None = None,
     period: float = PERIOD,
     journal: JournalLike = None,
@@ -57,6 +60,8 @@ def attach(
         Seconds within which 95 % of the rows should have their committed result.
     dry_run
         Decide and record, change nothing.
+    prefer
+        Where you know no target: ``"latency"``, ``"balance"`` or ``"cost"``.
     guards
         In place of the default guards.
     period
@@ -84,7 +89,8 @@ def attach(
     id_ = str(query.id)
     problem = _already(id_)
     try:
-        settings = Settings(executors, cpu, target, period, dry_run)
+        wished = wished_target(prefer, PlantKind.MICRO_BATCHES)
+        settings = Settings(executors, cpu, wished if target is None else target, period, dry_run)
         if name is not None:
             check_name(name, "query")
     except PenstockError as error:
