@@ -224,6 +224,13 @@ def test_an_attached_query_goes_on_untouched_where_nothing_can_be_scaled(spark, 
     assert not handle.active
 
 
+class CannotStart:
+    name = "CannotStart"
+
+    def start(self):
+        raise RuntimeError("not today")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -231,6 +238,7 @@ def test_an_attached_query_goes_on_untouched_where_nothing_can_be_scaled(spark, 
         ({"cpu": (1.0, 0.5)}, "ascend"),
         ({"target": -1.0}, "above 0 seconds"),
         ({"policy": "thresold"}, "did you mean 'threshold'"),
+        ({"policy": CannotStart()}, "could not start: RuntimeError: not today"),
     ],
 )
 def test_wrong_arguments_are_told_and_do_not_touch_the_query(spark, arguments, words):

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.core.capacity import Knob
-from penstock.core.careful_journal import CarefulJournal
+from penstock.core.careful_journal import CarefulJournal, in_words
 from penstock.core.controller import Controller, Step
 from penstock.core.decision import Change
 from penstock.core.errors import PenstockError
@@ -174,10 +174,14 @@ class Autoscaler:
 
     def _choose(self, policy: AnyPolicy | str | None) -> AnyPolicy:
         try:
-            return choose(policy, self.settings)
+            chosen = choose(policy, self.settings)
+            chosen.start()  # a policy is user code, and what it raises must not reach the program that runs the query
+            return chosen
         except PenstockError as error:
             self._give_up(str(error))
-            return Static()
+        except Exception as error:  # noqa: BLE001 - see above
+            self._give_up(f"The policy {policy} could not start: {in_words(error)}")
+        return Static()
 
     def _make_plant(self) -> AttachedPlant:
         executors = groups = None
