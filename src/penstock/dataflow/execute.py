@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import DeadRows
-from penstock.dataflow.invoke import OperatorFigures, invoke
+from penstock.dataflow.invoke import Before, OperatorFigures, invoke
 from penstock.dataflow.keys import hash_keys
 from penstock.dataflow.rows import Chunk
 from penstock.dataflow.wiring import Local, Send, Wiring, Write
@@ -27,6 +27,9 @@ class Store(Protocol):
     def save(self, operator: str, layer: pa.Table) -> None:
         """Keep what changed."""
 
+    def own(self, hashes: NDArray[Any]) -> NDArray[Any]:
+        """Which hashes belong to this task; layers may hold others too."""
+
 
 @dataclass
 class Executor:
@@ -38,6 +41,8 @@ class Executor:
     write: Callable[[str, Chunk], None]
     #: Whether a hash belongs to this task; None where one task has all keys.
     owns: Callable[[NDArray[Any]], bool] | None = None
+    #: The driver's time where the batch began, in microseconds.
+    now: int = 0
     figures: dict[str, OperatorFigures] = field(default_factory=dict)
     dead: list[DeadRows] = field(default_factory=list)
 
@@ -45,14 +50,23 @@ class Executor:
         """Call one operator and everything after it in this task."""
         task = self.wiring.tasks[operator]
         kind = task.spec.kind
-        layers = () if kind == "stateless" else self.store.layers(operator)
-        result = invoke(task, arrived, layers, None if kind == "stateless" else self.store.clock(operator))
+        before = Before()
+        if kind != "stateless":
+            store = self.store
+            before = Before(store.layers(operator), store.clock(operator), self.now, store.own)
+        result = invoke(task, arrived, before)
         if result.layer is not None:
             self.store.save(operator, result.layer)
         self.figures.setdefault(operator, OperatorFigures()).add(result)
         self.dead += result.dead
         for port, chunk in result.outputs.items():
             self.hand_on(operator, port, chunk)
+
+    def tick(self, operators: Sequence[str]) -> None:
+        """Call for keys whose time has come at operators that no tuples came to."""
+        for operator in operators:
+            if operator not in self.figures and self.wiring.tasks[operator].spec.watches:
+                self.run(operator, {})
 
     def hand_on(self, operator: str, port: str, chunk: Chunk) -> None:
         """Give the rows of an output port to all who take them."""

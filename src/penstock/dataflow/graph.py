@@ -17,6 +17,7 @@ from penstock.dataflow.key_types import with_common_keys
 from penstock.dataflow.operators import (
     HIDDEN,
     Grain,
+    KeyCall,
     Names,
     OnError,
     Operator,
@@ -55,6 +56,9 @@ class Stream:
         ttl: Ttl | tuple[str, float] | None = None,
         changes: Names | None = None,
         on_error: OnError | None = None,
+        time: str | None = None,
+        on_timer: KeyCall | None = None,
+        on_expiry: KeyCall | None = None,
     ) -> "Stream":
         """Send this stream (and others, to the further input ports in order) through an operator.
 
@@ -72,6 +76,9 @@ class Stream:
             ttl=ttl,
             changes=changes,
             on_error=on_error,
+            time=time,
+            on_timer=on_timer,
+            on_expiry=on_expiry,
         )
         return self.graph.apply(operator, self, *others, name=name, **given)
 
@@ -314,7 +321,7 @@ def _merged(node: Node, port: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 def _check_keys(node: Node, port: str, schema: pa.Schema) -> None:
     needed = [(k, "key column") for k in node.spec.keys]
-    needed += [(node.spec.ttl.column, "time column")] if node.spec.ttl else []
+    needed += [(node.spec.event_time, "time column")] if node.spec.event_time else []
     for column, what in needed:
         if column not in schema.names:
             raise PenstockError(

@@ -4,7 +4,7 @@ The same code serves every runtime; layers come from files on Spark and from mem
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,7 @@ from penstock.dataflow.rows import Chunk, Rows
 from penstock.dataflow.slots import Assigned, assign
 from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
 from penstock.dataflow.table_calls import call_tables
+from penstock.dataflow.timers import Called, Due, stacked
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Task:
     region_keys: tuple[str, ...] = ()
     #: Output port -> the keys that its rows must carry on unchanged.
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Whether the flow merges its sources by time, so that positions are two numbers.
+    timed: bool = False
 
     @property
     def spec(self) -> Spec:
@@ -79,10 +82,20 @@ class Result(OperatorFigures):
     dead: list[DeadRows] = field(default_factory=list)
 
 
-def invoke(
-    task: Task, arrived: Mapping[str, Chunk], layers: Sequence[pa.Table] = (), clock: int | None = None
-) -> Result:
-    """Process the tuples that arrived on the ports; ``clock`` is the newest event time of the batches before."""
+@dataclass(frozen=True)
+class Before:
+    """What an operator begins a micro-batch with."""
+
+    layers: Sequence[pa.Table] = ()
+    #: The newest event time of the batches before, and the driver's time, in microseconds.
+    clock: int | None = None
+    now: int = 0
+    #: Which keys are this task's own, by their hashes; None: all.
+    own: Callable[[Hashes], NDArray[np.bool_]] | None = None
+
+
+def invoke(task: Task, arrived: Mapping[str, Chunk], before: Before = Before()) -> Result:  # noqa: B008 - frozen
+    """Call for the keys whose time has come, then process the tuples that arrived on the ports."""
     started = time.thread_time()
     result = Result(rows_in=sum(c.rows for c in arrived.values()))
     ports = {p: _usable(task, arrived[p], result) for p in task.spec.inputs if p in arrived}
@@ -93,12 +106,24 @@ def invoke(
             for p, c in _all_ports(task, ports).items()
         }
         result.dead += _call(Work(task, rows, None, output))
-    elif any(c.rows for c in ports.values()):
-        _keyed(task, _all_ports(task, ports), layers, clock, output, result)
+    else:
+        due = _called(task, before, output) if task.spec.watches else None
+        layers = before.layers if due is None else [*before.layers, due.layer]
+        if any(c.rows for c in ports.values()):
+            _keyed(task, _all_ports(task, ports), layers, before.clock, output, result)
+        if due is not None:
+            result.layer = due.layer if result.layer is None else stacked(due.layer, result.layer)
+            ports = {**ports, "": due.keys}
     result.outputs = {p: _with_kept_keys(task, ports, p, c) for p, c in output.close().items()}
     result.rows_out = sum(c.rows for c in result.outputs.values())
     result.cpu = time.thread_time() - started
     return result
+
+
+def _called(task: Task, before: Before, output: Output) -> Called | None:
+    """What became of the keys whose time has come; None where there are none."""
+    due = Due(task, before.layers, before.clock, before.now, before.own)
+    return due.called(output, task.timed) if len(due) else None
 
 
 def _with_kept_keys(task: Task, arrived: Mapping[str, Chunk], port: str, out: Chunk) -> Chunk:
@@ -160,7 +185,7 @@ def _all_ports(task: Task, ports: Mapping[str, Chunk]) -> dict[str, Chunk]:
 
 def _usable(task: Task, chunk: Chunk, result: Result) -> Chunk:
     """The tuples that have a key; the others are put aside."""
-    needed = [*task.spec.keys, *([task.spec.ttl.column] if task.spec.ttl else [])]
+    needed = [*task.spec.keys, *([task.spec.event_time] if task.spec.event_time else [])]
     bad = missing_keys(chunk.table, needed)
     if bad is None:
         return chunk
@@ -194,13 +219,15 @@ def _times(
     result: Result,
 ) -> NDArray[np.int64] | None:
     """The newest event time of each key, in microseconds."""
+    if spec.event_time is None:
+        return None
+    stamps = np.concatenate([event_times(c.table.column(spec.event_time)) for c in ports.values()])
+    result.clock = int(stamps.max())
     if spec.ttl is None:
         return None
-    stamps = np.concatenate([event_times(c.table.column(spec.ttl.column)) for c in ports.values()])
     known = gathered(TIME, pa.int64(), assigned, layers, ~state.new).fill_null(int(stamps.min()))
     newest: NDArray[np.int64] = known.to_numpy(zero_copy_only=False).copy()
     np.maximum.at(newest, assigned.slots, stamps)
-    result.clock = int(stamps.max())
     return newest
 
 

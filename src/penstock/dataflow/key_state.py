@@ -10,14 +10,26 @@ import numpy as np
 from penstock.core.errors import PenstockError
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.operators import Spec
-from penstock.dataflow.state import FREE, RULE, BadState, KeyedState, check_columns
+from penstock.dataflow.state import (
+    ALARM,
+    FREE,
+    NEVER,
+    RULE,
+    TIMER,
+    BadState,
+    Clock,
+    KeyedState,
+    check_columns,
+    microseconds_of,
+)
 
 if TYPE_CHECKING:
     from penstock.dataflow.invoke import Task
 
 #: What a key's state is until it is written: the values of the columns in order, or pickled bytes; empty: forget the key.
 #: And the text of its firing rule, where that is not the declared one.
-Encoded = tuple[tuple[Any, ...], str | None]
+#: And the timers that were set.
+Encoded = tuple[tuple[Any, ...], str | None, dict[str, int]]
 
 
 class KeyState(dict[str, Any]):
@@ -26,6 +38,8 @@ class KeyState(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], spec: Spec, rule: FiringRule | None = None) -> None:
         super().__init__(values)
         self._spec, self._changed = spec, rule
+        #: Timers that were set, by the name of their column.
+        self.pending: dict[str, int] = {}
 
     @property
     def rule(self) -> FiringRule:
@@ -40,6 +54,19 @@ class KeyState(dict[str, Any]):
             )
         replace(self._spec, need=rule)  # refuses what does not go with the ports
         self._changed = None if rule == self._spec.need else rule
+
+    def timer(self, at: Any, clock: Clock = "event") -> None:
+        """Have ``on_timer`` called for this key: at an event time, or at a time of the driver's clock.
+
+        The time is in seconds since 1970, or a datetime; None takes the timer back. A key has one of each kind.
+        """
+        if self._spec.on_timer is None:
+            raise PenstockError("An operator without on_timer= has no timers; declare it.")
+        if clock == "event" and self._spec.event_time is None:
+            raise PenstockError(
+                "A timer by event time needs its column; declare time=, or give clock='processing'."
+            )
+        self.pending[TIMER if clock == "event" else ALARM] = NEVER if at is None else microseconds_of(at)
 
 
 class KeyStates:
@@ -78,7 +105,7 @@ class KeyStates:
     def encoded(self, values: KeyState) -> Encoded:
         """A state as it will be written; raises where it is not what was declared. An empty one forgets the key."""
         rule = None if values.rule is self.task.spec.need else values.rule.text
-        return self._checked(values) if values else (), rule
+        return self._checked(values) if values else (), rule, values.pending
 
     def _checked(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         if self.free:
@@ -97,7 +124,7 @@ class KeyStates:
 
     def check(self, done: Mapping[int, Encoded]) -> None:
         """Raise where values do not fit the types of their columns."""
-        written = {slot: made for slot, (made, _) in done.items() if made}
+        written = {slot: made for slot, (made, _, _) in done.items() if made}
         if self.free or all(whole is not None for whole in self.wholes) or not written:
             return
         slots = np.array(list(written), dtype=np.int64)
@@ -110,9 +137,11 @@ class KeyStates:
     def write(self, done: Mapping[int, Encoded]) -> None:
         """Keep states."""
         names = (FREE,) if self.free else self.columns
-        for slot, (made, rule) in done.items():
+        for slot, (made, rule, timers) in done.items():
             if self.waits:
                 self.state.columns[RULE][slot] = rule
+            for name, due in timers.items():
+                self.state.columns[name][slot] = due
             if not made:
                 self.state.dropped[slot] = True
                 continue

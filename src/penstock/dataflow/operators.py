@@ -23,6 +23,8 @@ Grain = Literal["key", "table"]
 OnError = Literal["fail", "dead-letter"]
 #: The schema of an output port: given, or made from the schemas of the input ports, or None for "as the first input".
 OutputSchema: TypeAlias = Any
+#: A call for a key whose time has come: its key columns, its state, the output.
+KeyCall: TypeAlias = Callable[[Any, Any, Any], None]
 #: A column or several.
 Names: TypeAlias = str | Sequence[str]
 
@@ -79,6 +81,20 @@ class Spec:
     #: Columns that the operator passes on under the same name but with other values.
     changes: tuple[str, ...] = ()
     on_error: OnError = "fail"
+    #: The column of the event time by which timers go; that of the time to live where there is one.
+    time: str | None = None
+    on_timer: KeyCall | None = None
+    on_expiry: KeyCall | None = None
+
+    @property
+    def event_time(self) -> str | None:
+        """The column of the event time, where the operator goes by one."""
+        return self.time if self.ttl is None else self.ttl.column
+
+    @property
+    def watches(self) -> bool:
+        """Whether keys may have to be called for though no tuples came."""
+        return self.on_timer is not None or self.on_expiry is not None
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -100,6 +116,9 @@ class Properties(TypedDict, total=False):
     ttl: Ttl | tuple[str, float] | None
     changes: Names | None
     on_error: OnError | None
+    time: str | None
+    on_timer: KeyCall | None
+    on_expiry: KeyCall | None
 
 
 def _problem(spec: Spec) -> str | None:
@@ -121,6 +140,10 @@ def _problem(spec: Spec) -> str | None:
         return (
             "An operator of grain 'table' needs typed state columns; give state={name: type} or grain='key'."
         )
+    if spec.kind == "stateless" and spec.watches:
+        return "A stateless operator has no keys that a timer could be for; give keys=[...] or stateful=True."
+    if spec.on_expiry is not None and spec.ttl is None:
+        return "on_expiry is called when a time to live is over; give ttl=(column, seconds)."
     strange = set(spec.need.counts or {}) - set(spec.inputs)
     if strange:
         return f"The need names the port '{min(strange)}' but the ports are {', '.join(spec.inputs)}."
@@ -204,6 +227,9 @@ def operator(
     ttl: Ttl | tuple[str, float] | None = None,
     changes: Names | None = None,
     on_error: OnError | None = None,
+    time: str | None = None,
+    on_timer: KeyCall | None = None,
+    on_expiry: KeyCall | None = None,
 ) -> Declaration:
     """Declare an operator: decorates a function, or a subclass of :class:`Operator`.
 
@@ -230,6 +256,11 @@ def operator(
         Columns whose values the operator changes though they keep their names; matters where they are keys.
     on_error
         "fail" (default): the run ends and the tuple is shown; "dead-letter": the tuples are put aside and it goes on.
+    time, on_timer
+        ``on_timer(key, state, output)`` is called when the time of ``state.timer(at)`` has come; ``time`` names the
+        column of the event time (that of ``ttl`` by default).
+    on_expiry
+        ``on_expiry(key, state, output)`` is called before a key is forgotten because its ``ttl`` is over.
 
     >>> @operator(keys=["word"], state={"count": int}, output={"word": str, "count": int})
     ... def count(rows, state, output): ...
@@ -248,6 +279,9 @@ def operator(
         ttl=ttl,
         changes=changes,
         on_error=on_error,
+        time=time,
+        on_timer=on_timer,
+        on_expiry=on_expiry,
     )
 
     @overload
@@ -286,7 +320,11 @@ def make_spec(base: Spec, given: Properties) -> Spec:
         values["ttl"] = ttl if isinstance(ttl, Ttl) else Ttl(str(ttl[0]), float(ttl[1]))
     if "changes" in made:
         values["changes"] = _names(made["changes"], "changes")
-    values |= {name: made[name] for name in ("need", "grain", "on_error") if name in made}
+    values |= {
+        name: made[name]
+        for name in ("need", "grain", "on_error", "time", "on_timer", "on_expiry")
+        if name in made
+    }
     return Spec(**values)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.invoke import event_times, invoke
+from penstock.dataflow.invoke import Before, event_times, invoke
 from penstock.dataflow.layers import merge
 from penstock.dataflow.regions import find_regions
 from penstock.dataflow.rows import Chunk, joined
@@ -40,8 +40,8 @@ class Reference:
         for task in self.tasks.values():
             task.operator.initialize(task.context)
 
-    def run(self, batch: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """One micro-batch: rows by source in, rows by sink out."""
+    def run(self, batch: Mapping[str, pa.Table], now: float = 0.0) -> dict[str, pa.Table]:
+        """One micro-batch: rows by source in, rows by sink out; ``now`` is the time of timers by processing time."""
         given: dict[tuple[str, str], Chunk] = {}
         first = 0
         for name, source in self.graph.sources.items():
@@ -50,7 +50,7 @@ class Reference:
             first += table.num_rows
             given[name, "out"] = Chunk(table, _positions(self.graph, source.time, table, numbers))
         for name in self.graph.order():
-            self._operator(name, given)
+            self._operator(name, given, int(now * 1e6))
         out = {}
         for sink in self.graph.sinks.values():
             chunk = given.get((sink.stream.node, sink.stream.port))
@@ -66,7 +66,7 @@ class Reference:
                 outputs.setdefault(sink, []).append(table)
         return {sink: pa.concat_tables(tables) for sink, tables in outputs.items()}
 
-    def _operator(self, name: str, given: dict[tuple[str, str], Chunk]) -> None:
+    def _operator(self, name: str, given: dict[tuple[str, str], Chunk], now: int) -> None:
         node = self.graph.nodes[name]
         arrived = {}
         for port, streams in node.inputs.items():
@@ -74,9 +74,10 @@ class Reference:
             if chunks and any(c.rows for c in chunks):
                 whole = joined([Chunk(c.table, c.positions) for c in chunks])
                 arrived[port] = self.tasks[name].entering(port, whole)
-        if not arrived:
+        if not arrived and not node.spec.watches:
             return
-        result = invoke(self.tasks[name], arrived, self.layers.get(name, ()), self.clocks.get(name))
+        before = Before(self.layers.get(name, ()), self.clocks.get(name), now)
+        result = invoke(self.tasks[name], arrived, before)
         self.dead += [(d.operator, d.reason) for d in result.dead for _ in range(d.rows.num_rows)]
         if result.layer is not None:
             self.layers[name] = [merge([*self.layers.get(name, []), result.layer])]

@@ -2,7 +2,8 @@
 
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,22 @@ from penstock.dataflow.slots import Assigned
 
 FREE = "__state"
 HELD = "__held_"
+#: When a key's timers by event time and by processing time are due, in microseconds.
+TIMER, ALARM = "__timer", "__alarm"
+NEVER = 2**63 - 1
 #: The firing rule of a key where the operator changed it.
 RULE = "__rule"
+
+
+#: By which clock a timer goes.
+Clock = Literal["event", "processing"]
+
+
+def microseconds_of(at: Any) -> int:
+    """A time as a user gives it, seconds since 1970 or a datetime, in microseconds."""
+    if isinstance(at, datetime):
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
+    return round(float(at) * 1e6)
 
 
 class BadState(PenstockError):
@@ -76,6 +91,26 @@ class KeyedState:
         texts = self.columns[RULE]
         texts[slots] = rule.text
 
+    def timer(self, slots: Any, at: Any, clock: Clock = "event") -> None:
+        """Have ``on_timer`` called for the keys at these slots: at an event time, or a time of the driver's clock.
+
+        Times are seconds since 1970 or datetimes, one or one a slot; a key has one timer of each kind, the last set.
+        """
+        name = TIMER if clock == "event" else ALARM
+        if name not in self.columns:
+            raise PenstockError("An operator without on_timer= has no timers; declare it.")
+        times = np.asarray(at)
+        due = (
+            np.vectorize(microseconds_of, otypes=[np.int64])(times)
+            if times.dtype == object
+            else (
+                times.astype("datetime64[us]").astype(np.int64)
+                if times.dtype.kind == "M"
+                else np.rint(times * 1e6).astype(np.int64)
+            )
+        )
+        self.columns[name][slots] = due
+
     def rules(self, spec: Spec) -> list[tuple[FiringRule, NDArray[np.int64]]]:
         """The firing rules in force, each with its keys."""
         texts = self.columns[RULE]
@@ -119,6 +154,8 @@ def state_schema(spec: Spec, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     if not spec.need.immediate:
         fields += [pa.field(HELD + port, _held_type(schema)) for port, schema in inputs.items()]
         fields.append(pa.field(RULE, pa.string()))
+    if spec.on_timer is not None:
+        fields += [pa.field(TIMER, pa.int64()), pa.field(ALARM, pa.int64())]
     return pa.schema(fields)
 
 
@@ -141,6 +178,9 @@ def load(
     if not spec.need.immediate:
         rules = gathered(RULE, pa.string(), assigned, layers, alive)
         columns[RULE] = rules.to_numpy(zero_copy_only=False).astype(object)
+    for name in (TIMER, ALARM) if spec.on_timer is not None else ():
+        due = gathered(name, pa.int64(), assigned, layers, alive).fill_null(NEVER)
+        columns[name] = due.to_numpy(zero_copy_only=False).copy()
     return KeyedState(keys, columns, ~alive)
 
 
@@ -162,6 +202,7 @@ def layer_of(
     arrays += [held[port] for port in spec.inputs if port in held]
     if RULE in state.columns:
         arrays.append(pa.array(state.columns[RULE], pa.string()))
+    arrays += [pa.array(state.columns[name]) for name in (TIMER, ALARM) if name in state.columns]
     return pa.Table.from_arrays(
         [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, schema, strict=True)],
         schema=schema,

@@ -67,11 +67,12 @@ def make_wiring(graph: Graph, regions: Regions, layout: Layout) -> Wiring:
 def make_tasks(graph: Graph, regions: Regions) -> dict[str, Task]:
     """All operators of a flow, ready to be called."""
     schemas, kept = graph.schemas(), kept_keys(graph, regions)
+    timed = any(source.time for source in graph.sources.values())
     made = {}
     for name, node in graph.nodes.items():
         outputs = {port: schemas[name, port] for port in node.spec.outputs}
         context = Context(name, graph.input_schemas(name), outputs, node.spec.keys)
-        made[name] = Task(node.operator, context, regions.of(name).keys, kept[name])
+        made[name] = Task(node.operator, context, regions.of(name).keys, kept[name], timed)
     return made
 
 

@@ -281,3 +281,34 @@ def end_group(pid):
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def test_sessions_are_given_out_by_timers_whichever_replica_has_them(spark, tmp_path):
+    def close(key, state, output):
+        output.emit({**key, "n": state["n"]})
+        state.clear()
+
+    @penstock.operator(keys="k", grain="key", time="t", on_timer=close, output={"k": int, "n": int})
+    def sessions(rows, state, output):
+        state["n"] = state.get("n", 0) + len(rows)
+        state.timer(rows[-1]["t"] + 5.0)
+
+    # Each batch has keys of its own, so that the replicas of those before get nothing.
+    tables = [
+        pa.table({"k": [10 * n + i for i in range(4)] * 2, "t": [10.0 * n + i for i in range(8)]})
+        for n in range(4)
+    ]
+    flow = penstock.Flow("sessions")
+    flow.source("rows", played(spark, tables, tmp_path / "in")).through(sessions).sink("out")
+    run = flow.start(
+        spark,
+        checkpoint=tmp_path / "ck",
+        output=tmp_path / "out",
+        available_now=True,
+        replicas={"sessions": 3},
+    )
+    run.await_termination()
+    found = sorted((r["k"], r["n"]) for r in rows_of(tmp_path / "out" / "out"))
+    reference = penstock.dataflow.Reference(flow).run_all([{"rows": table} for table in tables])
+    assert found == sorted((r["k"], r["n"]) for r in reference["out"].to_pylist())
+    assert len(found) == 8

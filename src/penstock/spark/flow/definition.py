@@ -21,7 +21,12 @@ class Definition:
             (s.name, s.schema, s.time) for s in graph.sources.values()
         )
         self.timed = any(s.time for s in graph.sources.values())
-        self.ttl = {n: node.spec.ttl.seconds for n, node in graph.nodes.items() if node.spec.ttl}
+        #: Keys that files may forget when they are merged; where expiry is a call, only the call forgets them.
+        self.ttl = {
+            n: node.spec.ttl.seconds
+            for n, node in graph.nodes.items()
+            if node.spec.ttl and node.spec.on_expiry is None
+        }
         schemas = graph.schemas()
         self.sink_schemas = {s.name: schemas[s.stream.node, s.stream.port] for s in graph.sinks.values()}
         self._wirings: list[tuple[Plan, Wiring]] = []

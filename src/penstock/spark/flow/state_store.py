@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.dataflow.keys import group_of
 from penstock.dataflow.layers import first_hash, hashes_of, merge
 from penstock.spark.flow.task_report import WrittenLayer
 from penstock.spark.runtime.segments import read_segment, write_segments
@@ -96,6 +97,12 @@ class TaskStore:
         state = self.states.get(operator, OperatorState())
         found = (self._own(layer, operator) for layer in state.layers)
         return [table for table in found if table is not None]
+
+    def own(self, hashes: NDArray[Any]) -> NDArray[Any]:
+        """Which hashes belong to the groups of this task."""
+        mine = np.zeros(self.groups, dtype=bool)
+        mine[list(self.owned)] = True
+        return mine[group_of(hashes, self.groups)]
 
     def clock(self, operator: str) -> int | None:
         """The newest event time of the batches before."""

@@ -5,6 +5,7 @@ so they share nothing and may run at the same time.
 """
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -100,6 +101,7 @@ class Stepper:
             self.run,
             part.batch,
             {} if self.cpu is None else self.cpu.groups(definition.wiring(part.plan).layout),
+            now=int(time.time() * 1e6),
         )
         schema = messages_schema()
         layout = job.wiring.layout

@@ -89,8 +89,10 @@ class LevelTask:
         by_worker: dict[int, list[Message]] = {}
         for message in self._messages(batches, number):
             by_worker.setdefault(message.worker if self.inbox is None else number, []).append(message)
+        layout = self.job.wiring.layout
+        if number < layout.workers(self.job.segment, self.level):
+            by_worker.setdefault(number, [])  # keys may have to be called for though no tuples came
         for worker, messages in sorted(by_worker.items()):
-            layout = self.job.wiring.layout
             host, replica = layout.hosted(self.job.segment, self.level, worker)
             inside = [host, *layout.colocated(host)]
             mine: dict[int, list[Message]] = {p.number: [] for p in inside}
@@ -101,8 +103,11 @@ class LevelTask:
             if passed:
                 yield batch_of([addressed(self.job, self.level + 1, m) for m in passed])
             for pipeline in inside:
-                if mine[pipeline.number]:
+                if mine[pipeline.number] or self._watches(pipeline):
                     yield from self._run(pipeline, replica, mine, worker)
+
+    def _watches(self, pipeline: Pipeline) -> bool:
+        return any(self.job.wiring.tasks[name].spec.watches for name in pipeline.operators)
 
     def _messages(self, batches: Iterator[pa.RecordBatch], number: int) -> Iterator[Message]:
         if self.inbox is None:
@@ -142,7 +147,9 @@ class LevelTask:
                 for c in arrived.values()
                 if c.hashes is not None
             )
-        worker.executor.run(pipeline.operators[0], arrived)
+        if arrived:
+            worker.executor.run(pipeline.operators[0], arrived)
+        worker.executor.tick(pipeline.operators)
         yield from worker.finish(
             TaskInput(
                 stage=self.level,

@@ -44,6 +44,8 @@ class SegmentWork:
     batch: int = 0
     #: Control groups of the tasks: pipeline -> folder, and that of tasks without a quota; empty where there are none.
     cpu: Mapping[str, str] = field(default_factory=dict)
+    #: The driver's time where the batch began, in microseconds.
+    now: int = 0
 
     @property
     def levels(self) -> int:
@@ -86,7 +88,9 @@ class Worker:
             else lambda h: bool(mask[group_of(h, job.plan.groups)].all())
         )
         self.owns = owns
-        self.executor = Executor(ready(job.run, job.wiring), self.store, self._send, self.writer.take, owns)
+        self.executor = Executor(
+            ready(job.run, job.wiring), self.store, self._send, self.writer.take, owns, job.now
+        )
 
     def _groups(self, pipeline: Pipeline | None, replica: int) -> tuple[tuple[int, ...], frozenset[int]]:
         if pipeline is None or not pipeline.keys:
