@@ -89,7 +89,7 @@ class Due:
                 due |= layer.column(name).fill_null(NEVER).to_numpy() <= limit
         if spec.ttl is None:
             return due
-        expired = layer.column(TIME).to_numpy() < self.oldest
+        expired = np.asarray(layer.column(TIME).to_numpy()) < self.oldest
         return due & ~expired if spec.on_expiry is None else due | expired
 
     def called(self, output: Output, timed: bool) -> Called:
