@@ -71,7 +71,7 @@ def test_word_count_equals_a_plain_count():
     ).sink("counts")
     rows = play(graph, numbers(2000))["counts"]
     last = {r["word"]: r["count"] for r in rows}
-    assert last == dict(wordcount.plain(wordcount.sentences(2000)))
+    assert last == dict(wordcount.oracle(wordcount.sentences(2000)))
     assert len(rows) == sum(last.values())
 
 
@@ -80,7 +80,7 @@ def test_bargains_equal_a_plain_loop():
     source = graph.source("numbers", {"value": "int64"}, time="value")
     finance.build(*[source.through(one) for one in finance.market(7)]).sink("bargains")
     rows = play(graph, numbers(3000))["bargains"]
-    expected = finance.plain(*finance.synthetic_rows(3000, 7))
+    expected = finance.oracle(*finance.synthetic_rows(3000, 7))
     assert len(expected) > 100
     assert finance.same(rows, expected)
 
@@ -98,7 +98,7 @@ def test_bargains_of_two_sources_are_merged_by_time():
         for pair in zip(finance.by_time(trades, edges), finance.by_time(quotes, edges), strict=True)
     ]
     assert finance.same(
-        play(graph, batches)["bargains"], finance.plain(trades.to_pylist(), quotes.to_pylist())
+        play(graph, batches)["bargains"], finance.oracle(trades.to_pylist(), quotes.to_pylist())
     )
 
 
@@ -108,7 +108,7 @@ def test_break_in_attempts_equal_a_plain_loop():
         graph.source("numbers", {"value": "int64"}, time="value").through(network.write_log), 2, 60
     ).sink("attempts")
     rows = play(graph, numbers(6000))["attempts"]
-    expected = network.plain(map(network.log_line, range(6000)), 2, 60)
+    expected = network.oracle(map(network.log_line, range(6000)), 2, 60)
     assert len(expected) > 100
     assert network.by_address(rows) == network.by_address(expected)
 
@@ -119,7 +119,7 @@ def test_candlesticks_equal_a_plain_loop():
         graph.source("numbers", {"value": "int64"}, time="value").through(trading.market(2)), window=100
     ).sink("candles")
     rows = play(graph, numbers(3000, 6))["candles"]
-    expected = trading.plain(pa.table(trading.quotes_of(np.arange(3000), 2)).to_pylist(), window=100)
+    expected = trading.oracle(pa.table(trading.quotes_of(np.arange(3000), 2)).to_pylist(), window=100)
     assert len(expected) >= 6
     assert trading.by_symbol(rows) == trading.by_symbol(expected)
 
@@ -132,7 +132,7 @@ def test_log_analysis_equals_a_plain_loop():
     found = play(graph, numbers(3000))
     components = {r["component"]: r["events"] for r in found["components"]}
     matches = {r["pattern"]: r["matches"] for r in found["matches"]}
-    assert (components, matches) == logs.plain(map(logs.made_line, range(3000)))
+    assert (components, matches) == logs.oracle(map(logs.made_line, range(3000)))
     assert sum(components.values()) == 3000 - 30
 
 
@@ -141,7 +141,7 @@ def test_the_recorded_log_names_the_addresses_that_a_search_finds(recorded):
     network.build(graph.source("lines", {"line": str}), 5, 60).sink("attempts")
     lines = wordcount.log_lines()
     rows = play(graph, [{"lines": t} for t in cut(pa.table({"line": lines}))])["attempts"]
-    assert network.by_address(rows) == network.by_address(network.plain(lines, 5, 60))
+    assert network.by_address(rows) == network.by_address(network.oracle(lines, 5, 60))
     searched = {a for line in lines if "BREAK-IN" in line for a in re.findall(r"\[([\d.]+)\] failed", line)}
     assert {r["address"] for r in rows if r["break_in"]} == searched
     assert len(searched) == 4
@@ -155,7 +155,7 @@ def test_recorded_trades_and_quotes_give_the_bargains_of_a_plain_loop(recorded):
     edges = np.linspace(tables["quotes"]["ts"][0].as_py(), tables["quotes"]["ts"][-1].as_py() + 1, 6)[1:]
     parts = [finance.by_time(tables[n], edges) for n in ("trades", "quotes")]
     batches = [dict(zip(("trades", "quotes"), pair, strict=True)) for pair in zip(*parts, strict=True)]
-    expected = finance.plain(tables["trades"].to_pylist(), tables["quotes"].to_pylist())
+    expected = finance.oracle(tables["trades"].to_pylist(), tables["quotes"].to_pylist())
     assert len(expected) > 5
     assert finance.same(play(graph, batches)["bargains"], expected)
 

@@ -63,9 +63,9 @@ def test_a_join_by_the_same_key_runs_in_the_tasks_that_feed_it():
     layout = layout_of(trades, add_up=2, find_bargains=2)
     assert layout.levels(0) == 1
     assert layout.workers(0, 1) == 2
-    host, guest = layout.of("add_up"), layout.of("find_bargains")
-    assert layout.colocated(host) == [guest]
-    assert [layout.worker(guest, r) for r in (0, 1)] == [layout.worker(host, r) for r in (0, 1)]
+    host, colocated = layout.of("add_up"), layout.of("find_bargains")
+    assert layout.colocated(host) == [colocated]
+    assert [layout.worker(colocated, r) for r in (0, 1)] == [layout.worker(host, r) for r in (0, 1)]
     assert "stage 1: add_up/0 + find_bargains/0 x1" in explain(trades)
 
 

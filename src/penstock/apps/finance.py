@@ -97,7 +97,7 @@ def build(trades: Stream, quotes: Stream) -> Stream:
     return trades.through(add_up).through(average).through(find_bargains, quotes)
 
 
-def plain(trades: Iterable[Mapping[str, Any]], quotes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def oracle(trades: Iterable[Mapping[str, Any]], quotes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The same answer by a loop over both streams in order of time, trades first among equals."""
     amount: dict[str, float] = {}
     volume: dict[str, int] = {}
@@ -184,9 +184,9 @@ def _summary(ended: Any, table: pa.Table | None, data: Mapping[str, pa.Table], s
     rows = [] if table is None else table.to_pylist()
     if data:
         complete = ended.rows == data["trades"].num_rows + data["quotes"].num_rows
-        expected = plain(data["trades"].to_pylist(), data["quotes"].to_pylist()) if complete else None
+        expected = oracle(data["trades"].to_pylist(), data["quotes"].to_pylist()) if complete else None
     else:
-        expected = plain(*synthetic_rows(ended.rows, symbols))
+        expected = oracle(*synthetic_rows(ended.rows, symbols))
     right = None if expected is None else same(rows, expected)
     best = sorted(rows, key=lambda r: -r["index"])[:10]
     note = (

@@ -89,7 +89,7 @@ def build(lines: Stream, patterns: tuple[str, ...] = PATTERNS) -> tuple[Stream, 
     return parsed.through(count), parsed.through(Matcher(patterns), name="matcher")
 
 
-def plain(
+def oracle(
     lines: Iterable[str], patterns: tuple[str, ...] = PATTERNS
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The same answer by a loop."""
@@ -154,7 +154,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         return made
 
     ended = run_app(flow, seconds, options)
-    expected = plain(data[: ended.rows] if data else map(made_line, range(ended.rows)), patterns)
+    expected = oracle(data[: ended.rows] if data else map(made_line, range(ended.rows)), patterns)
     right = (components.counts, matched.counts) == expected
     shown = [
         ("component " + n, c) for n, c in sorted(components.counts.items(), key=lambda item: -item[1])[:8]

@@ -129,7 +129,7 @@ def parse_line(line: str) -> tuple[str, int, bool] | None:
     return name, ((day * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds), "BREAK-IN" in line
 
 
-def plain(lines: Iterable[str], least: int = 5, seconds: int = 60) -> list[dict[str, Any]]:
+def oracle(lines: Iterable[str], least: int = 5, seconds: int = 60) -> list[dict[str, Any]]:
     """The same answer by a loop."""
     found = []
     times: dict[str, list[int]] = {}
@@ -188,7 +188,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         return made
 
     ended = run_app(flow, seconds, options)
-    expected = plain(data[: ended.rows] if data else map(log_line, range(ended.rows)), least, window)
+    expected = oracle(data[: ended.rows] if data else map(log_line, range(ended.rows)), least, window)
     rows = [] if kept.table is None else kept.table.to_pylist()
     right = by_address(rows) == by_address(expected)
     worst: dict[str, tuple[int, int]] = {}

@@ -118,7 +118,7 @@ def build(quotes: Stream, window: int = 1000, degree: int = 2) -> Stream:
     return quotes.through(AlgoTrader(window, degree), name="algotrader").through(candlesticks)
 
 
-def plain(quotes: Iterable[Mapping[str, Any]], window: int = 1000, degree: int = 2) -> list[dict[str, Any]]:
+def oracle(quotes: Iterable[Mapping[str, Any]], window: int = 1000, degree: int = 2) -> list[dict[str, Any]]:
     """The same answer by a loop."""
     kept: dict[str, list[Mapping[str, Any]]] = {}
     estimates: dict[str, list[dict[str, Any]]] = {}
@@ -208,7 +208,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     ended = run_app(flow, seconds, options)
     rows = [] if kept.table is None else kept.table.to_pylist()
     table = data[0].slice(0, ended.rows) if data else pa.table(quotes_of(np.arange(ended.rows), symbols))
-    right = by_symbol(rows) == by_symbol(plain(table.to_pylist(), window, degree))
+    right = by_symbol(rows) == by_symbol(oracle(table.to_pylist(), window, degree))
     last = {r["symbol"]: r for r in rows}
     shown = [
         (s, *(round(r[c], 4) for c in ("open", "high", "low", "close", "error")))

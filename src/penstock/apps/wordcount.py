@@ -58,7 +58,7 @@ def build(lines: Stream) -> Stream:
     return lines.through(split).through(count)
 
 
-def plain(lines: Iterable[str]) -> Counter[str]:
+def oracle(lines: Iterable[str]) -> Counter[str]:
     """The same answer in three lines of Python."""
     counts: Counter[str] = Counter()
     for line in lines:
@@ -116,7 +116,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
 
     ended = run_app(flow, seconds, options)
     lines = recorded_lines[: ended.rows] if recorded_lines else sentences(ended.rows)
-    right = plain(lines) == Counter(kept.counts)
+    right = oracle(lines) == Counter(kept.counts)
     top = Counter(kept.counts).most_common(whole(options, "show"))
     notes = [
         "Checked against a plain Python count of the same lines: " + ("equal." if right else "NOT EQUAL.")

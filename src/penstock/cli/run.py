@@ -100,5 +100,5 @@ def _is_number(text: str) -> bool:
 
 def _tell_options(name: str, module: ModuleType) -> None:
     typer.echo(f"{name}: {module.HELP}")
-    for option, told in module.OPTIONS.items():
-        typer.echo(f"  --{option:<16}{told.help} (default {told.default or 'none'})")
+    for option, described in module.OPTIONS.items():
+        typer.echo(f"  --{option:<16}{described.help} (default {described.default or 'none'})")

@@ -56,22 +56,22 @@ def _print(found: dict[str, Any], groups: bool, console: Console) -> None:
     table = Table(
         "operator", "keys", "rows in layers", "layers", "files kB", "largest group", "written by batches"
     )
-    for name, told in found["operators"].items():
+    for name, figures in found["operators"].items():
         table.add_row(
             name,
-            f"{told['keys']:,}",
-            f"{told['rows']:,}",
-            str(told["layers"]),
-            f"{told['bytes'] / 1024:,.0f}",
-            f"{told['largest_group']} ({told['largest']:,} keys)",
-            ", ".join(map(str, told["batches"])),
+            f"{figures['keys']:,}",
+            f"{figures['rows']:,}",
+            str(figures["layers"]),
+            f"{figures['bytes'] / 1024:,.0f}",
+            f"{figures['largest_group']} ({figures['largest']:,} keys)",
+            ", ".join(map(str, figures["batches"])),
         )
     console.print(table)
     if groups:
-        for name, told in found["operators"].items():
+        for name, figures in found["operators"].items():
             detail = Table(
                 "group", "keys", "kB", "layers", "last batch", "replica", title=name, title_justify="left"
             )
-            for row in told["by_group"]:
+            for row in figures["by_group"]:
                 detail.add_row(*[str(row[k]) for k in ("group", "keys", "kb", "layers", "batch", "replica")])
             console.print(detail)

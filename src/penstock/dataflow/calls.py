@@ -62,7 +62,7 @@ class Work:
     def put_aside(self, rows: Mapping[str, Sequence[int]], error: BaseException | str) -> None:
         """Note tuples that go to the dead letters."""
         for port, numbers in rows.items():
-            self.dead.setdefault((port, told(error)), []).extend(numbers)
+            self.dead.setdefault((port, in_words(error)), []).extend(numbers)
 
     def dead_rows(self) -> list[DeadRows]:
         """All that was put aside."""
@@ -79,7 +79,7 @@ class Work:
         shown = {p: self.rows[p].take(np.array(n[:1])).lists()[0] for p, n in rows.items() if len(n)}
         tuple_ = str(next(iter(shown.values())) if len(shown) == 1 else shown)
         raise PenstockError(
-            f"Operator '{self.name}' failed with {told(error)} on the tuple {tuple_[:SHOWN]}; "
+            f"Operator '{self.name}' failed with {in_words(error)} on the tuple {tuple_[:SHOWN]}; "
             "mend the operator, or let such tuples be put aside with on_error='dead-letter'."
         ) from error
 
@@ -141,7 +141,7 @@ def smallest(count: int, fails: Callable[[int, int], bool]) -> tuple[int, int]:
     return begin, end
 
 
-def told(error: BaseException | str) -> str:
+def in_words(error: BaseException | str) -> str:
     """An error in words."""
     if isinstance(error, str | PenstockError):
         return str(error)

@@ -1,4 +1,4 @@
-"""Run what one task has to run: the operators of a pipeline and those that ride with it."""
+"""Run what one task has to run: the operators of a pipeline and those fused with it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

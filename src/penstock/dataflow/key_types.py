@@ -40,9 +40,9 @@ def with_common_keys(operator: str, spec: Spec, ports: Mapping[str, pa.Schema]) 
         types = {port: schema.field(key).type for port, schema in ports.items()}
         common = common_type(list(types.values()))
         if common is None:
-            told = " and ".join(f"{kind} on port '{port}'" for port, kind in types.items())
+            kinds = " and ".join(f"{kind} on port '{port}'" for port, kind in types.items())
             raise PenstockError(
-                f"The key column '{key}' of operator '{operator}' is {told}, which would never be equal; "
+                f"The key column '{key}' of operator '{operator}' is {kinds}, which would never be equal; "
                 "cast it to one type before the operator."
             )
         for port, schema in found.items():

@@ -3,7 +3,7 @@
 A *pipeline* is a run of operators of one region that one task executes. Pipelines stand in *segments*: segment s
 works on batch k - s while segment 0 works on batch k, so segments overlap. Within a segment pipelines stand on
 *levels*, which are Spark stages one after another; tuples move between levels by a shuffle and between segments
-through durable files. Stateless regions *ride*: they run in the tasks that produce their tuples. A keyed region whose
+through durable files. Stateless regions are *fused*: they run in the tasks that produce their tuples. A keyed region whose
 tuples come from a region with the same keys and the same routing is *colocated*: its replicas run in that region's tasks,
 right after it, and what passes between the two stays in the task.
 """

@@ -117,7 +117,7 @@ class Output:
             except MISFIT as error:
                 values = columns[field.name]
                 wrong = {w: self._misfit(_at(values, w), field, port) for w in misfits(values, field.type)}
-                first = first or next(iter(wrong.values()), f"{self._told(field, port)}: {error}.")
+                first = first or next(iter(wrong.values()), f"{self._field_in_words(field, port)}: {error}.")
                 if cause is not None:
                     bad = {**{cause(w): reason for w, reason in wrong.items()}, **bad}
         if first:
@@ -129,7 +129,7 @@ class Output:
                 f"Operator '{self._operator}' gave out columns that do not go together on port '{port}': {error}."
             ) from None
 
-    def _told(self, field: pa.Field, port: str) -> str:
+    def _field_in_words(self, field: pa.Field, port: str) -> str:
         return f"Operator '{self._operator}' gave out what does not fit the column '{field.name}' of port '{port}'"
 
     def _misfit(self, value: Any, field: pa.Field, port: str) -> str:

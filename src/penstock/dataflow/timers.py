@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
-from penstock.dataflow.calls import told
+from penstock.dataflow.calls import in_words
 from penstock.dataflow.key_state import KeyStates
 from penstock.dataflow.keys import Hashes
 from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, TIME, find, hashes_of
@@ -145,7 +145,7 @@ class Due:
             raise
         except Exception as error:
             raise PenstockError(
-                f"Operator '{self.task.context.name}' failed with {told(error)} in the timer or expiry of the key {key}; "
+                f"Operator '{self.task.context.name}' failed with {in_words(error)} in the timer or expiry of the key {key}; "
                 "mend the operator."
             ) from error
 

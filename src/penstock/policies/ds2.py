@@ -139,14 +139,14 @@ class Ds2:
         capacity = now * rate
         most = demand / min(1.0, self.utilisation + self.boundary) + lag
         least = demand / max(1e-3, self.utilisation - self.boundary) + lag + self._restart(demand)
-        told = f"{demand:.4g} tuples/s for {now} at {rate:.4g} each"
+        need = f"{demand:.4g} tuples/s for {now} at {rate:.4g} each"
         if most <= capacity <= least:
-            return now, f"{told} are within {self.utilisation:g} +- {self.boundary:g}"
+            return now, f"{need} are within {self.utilisation:g} +- {self.boundary:g}"
         needed = (demand / self.utilisation + lag + self._restart(demand)) / rate
         wanted = within(max(needed, self.shrink * now) if needed < now else needed, self.limits)
         if wanted > now and growth is not None and self._ineffective(capacity, growth):
-            return now, f"{told} are too few, but the last growth brought nothing"
-        return wanted, f"{told} need {needed:.3g}"
+            return now, f"{need} are too few, but the last growth brought nothing"
+        return wanted, f"{need} need {needed:.3g}"
 
     def _restart(self, demand: float) -> float:
         return demand * self.restart / self.catch_up

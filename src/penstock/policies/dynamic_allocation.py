@@ -76,8 +76,8 @@ class DynamicAllocation:
 
 def _batch_seconds(place: Place, observation: Observation) -> float:
     """How long the last batch took; 0 where none ran."""
-    told = place.stage.batch_duration
-    if isfinite(told):
-        return told
+    measured = place.stage.batch_duration
+    if isfinite(measured):
+        return measured
     busy = place.stage.busy_time / max(place.capacity.observed, 1.0)
     return min(busy, observation.period) if busy > 0 else 0.0

@@ -39,9 +39,9 @@ class Place:
 
     def congestion(self, observation: Observation) -> float:
         """Share of the time in which input is held back: as told, or the share of arrivals that cannot be served."""
-        told = observation.measure(Metric.CONGESTION, self.stage.name)
-        if not isnan(told):
-            return min(max(told, 0.0), 1.0)
+        measured = observation.measure(Metric.CONGESTION, self.stage.name)
+        if not isnan(measured):
+            return min(max(measured, 0.0), 1.0)
         load = self.stage.utilisation
         return max(0.0, 1.0 - 1.0 / load) if load > 0 else load
 

@@ -133,9 +133,9 @@ class Spl:
 
 
 def _congestion(observation: Observation, stage: str) -> float:
-    told = observation.measure(Metric.CONGESTION, stage)
-    if not isnan(told):
-        return told
+    measured = observation.measure(Metric.CONGESTION, stage)
+    if not isnan(measured):
+        return measured
     seen = observation.stage(stage)
     arrived = seen.arrival_rate * observation.period
     if not isnan(arrived) and not isnan(seen.tuples_in):

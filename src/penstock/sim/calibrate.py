@@ -127,9 +127,9 @@ def _noise(duration: Floats, fitted: Floats) -> float:
 
 
 def _trigger(seen: Sequence[Observation]) -> float:
-    told = [s.trigger for o in seen for s in o.stages if s.trigger > 0]
-    if told:
-        return float(np.median(told))
+    triggers = [s.trigger for o in seen for s in o.stages if s.trigger > 0]
+    if triggers:
+        return float(np.median(triggers))
     return float(np.median([o.period for o in seen if o.period > 1e-6]))
 
 

@@ -172,9 +172,9 @@ def _unanswered(watched: "_Watched", metric: Metric, target: float) -> list[bool
     """
     if metric.unit != "s":
         return [False] * len(watched.seen)
-    told = any(not isnan(o.measure(metric)) for o in watched.seen)
+    measured = any(not isnan(o.measure(metric)) for o in watched.seen)
     return [
-        told and o.measure(Metric.ARRIVAL_RATE) > 0 if oldest is None else oldest > target
+        measured and o.measure(Metric.ARRIVAL_RATE) > 0 if oldest is None else oldest > target
         for o, oldest in zip(watched.seen, watched.oldest, strict=True)
     ]
 

@@ -57,8 +57,8 @@ def _candidates() -> Iterator[Path]:
 
 def _version(program: Path) -> Java | None:
     try:
-        told = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30).stderr
+        said = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "([0-9][^"]*)"', told)
+    match = re.search(r'version "([0-9][^"]*)"', said)
     return Java(program.resolve().parent.parent, match.group(1)) if match else None

@@ -184,10 +184,10 @@ class Autopilot:
             wanted = max(wanted, within(now, self.limits))  # rows are slow: nothing is given back
         changes = _changes(observation, wanted)
         chosen = scores[state.leader]
-        reason = f"{_told(state.leader, chosen)} on the last {chosen.seconds / 60:.0f} minutes"
+        reason = f"{_in_words(state.leader, chosen)} on the last {chosen.seconds / 60:.0f} minutes"
         others = sorted((s.cost, n) for n, s in scores.items() if n != state.leader and s.cost < chosen.cost)
         if others:
-            reason += f"; {_told(others[-1][1], scores[others[-1][1]])}"
+            reason += f"; {_in_words(others[-1][1], scores[others[-1][1]])}"
         if planned != lane.shadow.planned:
             reason += f"; {spare:.0%} of its {lane.shadow.planned:g}, since bursts still break records"
         if more:
@@ -210,7 +210,7 @@ def _changes(observation: Observation, wanted: int) -> tuple[Change, ...]:
     return () if now is None or now == wanted else (Change(Knob.EXECUTORS, "", wanted),)
 
 
-def _told(name: str, s: Score) -> str:
+def _in_words(name: str, s: Score) -> str:
     return f"`{name}`: {s.late:.1%} late and {s.cost:.0f} core-seconds a minute"
 
 

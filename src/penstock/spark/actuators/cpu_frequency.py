@@ -68,7 +68,7 @@ def probe(root: Path = ROOT) -> ProbeResult:
     try:
         with CpuFrequency(root) as frequency:
             low, high = frequency.limits
-            told = frequency.set_cap(round((low + high) / 2, 1) if low < high else high)
+            read_back = frequency.set_cap(round((low + high) / 2, 1) if low < high else high)
     except PenstockError:
         return ProbeResult(
             NAME,
@@ -81,7 +81,7 @@ def probe(root: Path = ROOT) -> ProbeResult:
             NAME, False, f"The frequency cap may not be written ({error.strerror}).", "Run as root."
         )
     return ProbeResult(
-        NAME, True, f"{low:g} to {high:g} GHz; a cap of {told:g} GHz was written and read back."
+        NAME, True, f"{low:g} to {high:g} GHz; a cap of {read_back:g} GHz was written and read back."
     )
 
 

@@ -91,8 +91,8 @@ class CpuShare:
         """Give a group a share of its cores; returns the quota the kernel then reports, in cores."""
         group = self.group(name)
         group.set_quota(share * self.cores)
-        told = group.quota()
-        return float("inf") if told is None else told
+        read_back = group.quota()
+        return float("inf") if read_back is None else read_back
 
     def set_level(self, name: str, level: int) -> float:
         """Give a group one of the levels, counted from 0."""
@@ -166,7 +166,7 @@ def probe() -> ProbeResult:
     try:
         hierarchy = find_hierarchy()
         with CpuShare(hierarchy) as shares:
-            told = shares.set_share("probe", 0.4)
+            read_back = shares.set_share("probe", 0.4)
             with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
                 moved = shares.add_tree("probe", process.pid)
                 inside = shares.group("probe").pids()
@@ -175,11 +175,11 @@ def probe() -> ProbeResult:
         return ProbeResult(NAME, False, error.why, error.how)
     except OSError as error:
         return ProbeResult(NAME, False, f"Setting a CPU quota failed ({error}).", "Run as root on Linux.")
-    if abs(told - 0.4) > 1e-6 or moved != inside:
+    if abs(read_back - 0.4) > 1e-6 or moved != inside:
         return ProbeResult(
             NAME,
             False,
-            f"A quota of 0.4 cores was read back as {told}.",
+            f"A quota of 0.4 cores was read back as {read_back}.",
             "Use a kernel with CONFIG_CFS_BANDWIDTH.",
         )
     return ProbeResult(

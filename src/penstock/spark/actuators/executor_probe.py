@@ -45,7 +45,7 @@ def reach(executors: Executors, count: int, wait: float) -> float:
 def _probe_on_loopback(wait: float) -> ProbeResult:
     """In a child process: a process has one Spark context, and a probe must not occupy it."""
     try:
-        told = subprocess.run(
+        ended = subprocess.run(
             [sys.executable, "-m", "penstock.spark.actuators.try_executors", str(wait)],
             capture_output=True,
             text=True,
@@ -56,8 +56,8 @@ def _probe_on_loopback(wait: float) -> ProbeResult:
         raise PenstockError(
             f"A standalone cluster on loopback did not answer within {wait * 2:.0f} s."
         ) from None
-    lines = told.stdout.strip().splitlines()
+    lines = ended.stdout.strip().splitlines()
     if not lines or not lines[-1].startswith("{"):
-        why = (told.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        why = (ended.stderr.strip().splitlines() or ["it ended without a word"])[-1]
         raise PenstockError(f"A standalone cluster on loopback could not be tried ({why}).")
     return ProbeResult(**json.loads(lines[-1]))

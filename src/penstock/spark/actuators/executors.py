@@ -135,7 +135,7 @@ class Executors:
 
     def _shrink(self, now: float) -> str:
         there = self._there
-        told = self._request(self.planned, now) if self.planned < self.requested else ""
+        answer = self._request(self.planned, now) if self.planned < self.requested else ""
         self.requested = self.planned
         # Idle ones go first, then those with the least to lose, then the youngest.
         order = sorted(there, key=lambda e: (e.active_tasks > 0, e.blocks, -e.added))
@@ -145,7 +145,7 @@ class Executors:
             self._decommission_all(list(self._leaving))
         self._let_go(now)
         self.refresh()
-        return told or f"released down to {self.planned} executor(s)"
+        return answer or f"released down to {self.planned} executor(s)"
 
     def _decommission_all(self, ids: list[str]) -> None:
         info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(

@@ -11,7 +11,7 @@ that has a ``later`` is out of all windows to come, and so is whatever only it d
 dominates it too), so later panes need comparing with the *live* rows only.
 
 Rows are independent of each other here, so the work splits evenly: slice j of m takes every m-th row as candidate and
-compares it with all. A row's rivals may be a superset of the live rows (rows of panes that close in the same batch
+compares it with all. What a row is compared with may be a superset of the live rows (rows of panes that close in the same batch
 are not yet thinned out): more comparisons, the same answer.
 """
 
@@ -133,12 +133,12 @@ def _within(rows: PartRows, first: int, last: int) -> PartRows:
     return rows.take((rows.panes >= first) & (rows.panes <= last))
 
 
-def _latest_dominator(rows: PartRows, rivals: PartRows) -> NDArray[np.int64]:
-    return latest_dominator(rows.points, rivals.points, rivals.panes, rows.classes, rivals.classes)
+def _latest_dominator(rows: PartRows, others: PartRows) -> NDArray[np.int64]:
+    return latest_dominator(rows.points, others.points, others.panes, rows.classes, others.classes)
 
 
-def _earliest_dominator(rows: PartRows, rivals: PartRows) -> NDArray[np.int64]:
-    found = latest_dominator(rows.points, rivals.points, -rivals.panes, rows.classes, rivals.classes)
+def _earliest_dominator(rows: PartRows, others: PartRows) -> NDArray[np.int64]:
+    found = latest_dominator(rows.points, others.points, -others.panes, rows.classes, others.classes)
     return np.where(found == NEVER, ALIVE, -found)
 
 

@@ -85,7 +85,7 @@ class GroupedPreference:
 class PaneStage:
     """The stage as a function over the messages for one or more workers."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
     state_folder: str
     prefix: str
     #: Worker -> pane -> the part it holds.
@@ -133,16 +133,16 @@ class PaneStage:
         if self.in_order:
             return rows if before is None else pa.concat_tables([before, rows])
         if before is not None and held is not None and held.raw:
-            before = self.rowset.select(before)  # an earlier run kept rows as they came
-        chosen = self.rowset.select(rows)
-        return chosen if before is None else self.rowset.merge(before, chosen)
+            before = self.grouped.select(before)  # an earlier run kept rows as they came
+        chosen = self.grouped.select(rows)
+        return chosen if before is None else self.grouped.merge(before, chosen)
 
 
 @dataclass(frozen=True)
 class CloseStage(NumberedStage):
     """For in-order processing: sort the rows of closing panes by time and select, a pane a task."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
     time: str
     state_folder: str
     prefix: str
@@ -153,7 +153,7 @@ class CloseStage(NumberedStage):
         started = time.perf_counter()
         part = self.parts[number]
         rows = read_segment(self.state_folder, part.file, part.segment)
-        result = self.rowset.select(rows.sort_by(self.time))
+        result = self.grouped.select(rows.sort_by(self.time))
         file = write_segments(self.state_folder, f"{self.prefix}-c{number}", result.schema, [result])
         return CloseReport(number, file, result.num_rows, time.perf_counter() - started)
 

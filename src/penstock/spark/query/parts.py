@@ -56,7 +56,7 @@ class PartRows:
 class Parts:
     """The parts a task may need, each read on first use."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
     state_folder: str
     parts: Sequence[Part]
     _rows: dict[int, PartRows] = field(default_factory=dict)
@@ -69,12 +69,12 @@ class Parts:
     @property
     def classed(self) -> bool:
         """Whether rows have classes."""
-        return bool(self.rowset.by) or any(a.direction == "diff" for a in self.rowset.preference.attributes)
+        return bool(self.grouped.by) or any(a.direction == "diff" for a in self.grouped.preference.attributes)
 
     @cached_property
     def width(self) -> int:
         """The number of ranked attributes."""
-        return sum(a.direction != "diff" for a in self.rowset.preference.attributes)
+        return sum(a.direction != "diff" for a in self.grouped.preference.attributes)
 
     def table(self, part: Part) -> pa.Table:
         """All columns of a part, mapped."""
@@ -88,8 +88,8 @@ class Parts:
             self._rows[part.id] = PartRows(
                 (np.int64(part.id) << 32) + places,
                 np.full(len(places), part.pane, dtype=np.int64),
-                self.rowset.preference.points(table),
-                self.rowset.classes(table),
+                self.grouped.preference.points(table),
+                self.grouped.classes(table),
             )
         return self._rows[part.id]
 

@@ -217,7 +217,7 @@ class PreferenceQuery:
             listeners.add(plant.put)
             controller = Controller(plant, policy, guards, book, period=period, dry_run=dry_run)
             run = QueryRun(program, held, book, controller, owned)
-            program.rowset.warm()
+            program.grouped.warm()
             run.serve(metrics, guards)
             run.launch(frame, Launch(trigger, available_now, name, engine, program.workers_wanted))
         except BaseException:

@@ -96,7 +96,7 @@ class QueryProgram:
         self.trigger = trigger
         self.listeners = Listeners[QueryFigures]() if listeners is None else listeners
         self.model = query.panes
-        self.rowset = GroupedPreference(query.preference, query.groups)
+        self.grouped = GroupedPreference(query.preference, query.groups)
         self.target: tuple[int, int] | None = None
         self._worked = (query.pane_workers, query.window_workers)
         self._previous: float | None = None
@@ -159,7 +159,7 @@ class QueryProgram:
         reached("panes-folded", batch.id)
         pane_seconds = time.perf_counter() - clock
         observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
-        done = self._windowing(batch).run(batch.engine, observed)
+        done = self._window_step(batch).run(batch.engine, observed)
         reached("windows-written", batch.id)
         window_seconds = time.perf_counter() - clock - pane_seconds
         closed = _closed_between(observed, committed.closed_before, done.state.closed_before)
@@ -220,7 +220,7 @@ class QueryProgram:
             ahead=self.query.ahead_us,
         )
         stage = PaneStage(
-            self.rowset,
+            self.grouped,
             batch.state_folder,
             batch.prefix,
             state.held(),
@@ -298,7 +298,7 @@ class QueryProgram:
         raw = [] if self._plain else closing_parts(state, self.model)
         if not raw:
             return state, 0.0
-        stage = CloseStage(self.rowset, self.query.time, batch.state_folder, batch.prefix, tuple(raw))
+        stage = CloseStage(self.grouped, self.query.time, batch.state_folder, batch.prefix, tuple(raw))
         reports = run_stage(batch.engine, stage, CloseReport, len(raw), state.pane_workers)
         parts = {p.id: p for p in state.parts}
         times = dict(state.pane_times)
@@ -309,9 +309,9 @@ class QueryProgram:
         state = replace(state, parts=tuple(parts.values()), pane_times=times)
         return state, sum(r.busy for r in reports)
 
-    def _windowing(self, batch: Batch) -> WindowStep:
+    def _window_step(self, batch: Batch) -> WindowStep:
         return WindowStep(
-            rowset=self.rowset,
+            grouped=self.grouped,
             model=self.model,
             schema=self.schema,
             time=self.query.time,

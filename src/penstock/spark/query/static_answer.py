@@ -35,39 +35,39 @@ def answer_of(preference: Preference, frame: DataFrame) -> DataFrame:
 class LocalSelect:
     """Reduce a partition to its partial result."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Select batch by batch, merging as they come, so that a large partition needs little memory."""
-        yield from _folded(self.rowset, batches).to_batches()
+        yield from _folded(self.grouped, batches).to_batches()
 
 
 @dataclass(frozen=True)
 class Answer:
     """The final rows from all that is left."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join and answer."""
-        table = _folded(self.rowset, batches)
+        table = _folded(self.grouped, batches)
         if not table.num_columns:
             return
-        preference = self.rowset.preference
-        kept, extras = preference.answer(preference.points(table), self.rowset.classes(table))
+        preference = self.grouped.preference
+        kept, extras = preference.answer(preference.points(table), self.grouped.classes(table))
         rows = table.take(pa.array(kept))
         for name, kind in preference.extra_columns.items():
             rows = rows.append_column(name, pa.array(extras[name], kind))
         yield from rows.to_batches()
 
 
-def _folded(rowset: GroupedPreference, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+def _folded(grouped: GroupedPreference, batches: Iterator[pa.RecordBatch]) -> pa.Table:
     result: pa.Table | None = None
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        bad, _ = rowset.preference.bad_rows(table)
+        bad, _ = grouped.preference.bad_rows(table)
         if len(bad):
             table = table.take(pa.array(sorted(set(range(table.num_rows)) - set(bad.tolist()))))
-        chosen = rowset.select(table)
-        result = chosen if result is None else rowset.merge(result, chosen)
+        chosen = grouped.select(table)
+        result = chosen if result is None else grouped.merge(result, chosen)
     return pa.table({}) if result is None else result.combine_chunks()

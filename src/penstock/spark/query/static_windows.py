@@ -37,10 +37,10 @@ class PaneRun:
 
 
 def evaluate(
-    frame: DataFrame, rowset: GroupedPreference, model: PaneModel, time: str, schema: pa.Schema
+    frame: DataFrame, grouped: GroupedPreference, model: PaneModel, time: str, schema: pa.Schema
 ) -> DataFrame:
     """All windows that hold at least one row; rows that cannot be used are left out."""
-    result = from_arrow_schema(result_schema(schema, time, rowset.preference))
+    result = from_arrow_schema(result_schema(schema, time, grouped.preference))
     counted = frame.select(time).mapInArrow(PaneCounts(time, model.pane_us), "pane long, rows long")
     counts: dict[int, int] = {}
     for row in counted.collect():
@@ -49,11 +49,11 @@ def evaluate(
     runs = _runs(model, counts, tasks)
     if not runs:
         return frame.sparkSession.createDataFrame([], result)
-    attributes = tuple(a.column for a in rowset.preference.attributes if a.direction != "diff")
+    attributes = tuple(a.column for a in grouped.preference.attributes if a.direction != "diff")
     return (
-        frame.mapInArrow(Reduce(rowset, time, attributes, model.pane_us, runs), MESSAGE_SCHEMA)
+        frame.mapInArrow(Reduce(grouped, time, attributes, model.pane_us, runs), MESSAGE_SCHEMA)
         .repartitionById(len(runs), "worker")
-        .mapInArrow(Windows(rowset, model, time, schema, runs), result)
+        .mapInArrow(Windows(grouped, model, time, schema, runs), result)
     )
 
 
@@ -100,7 +100,7 @@ class PaneCounts:
 class Reduce:
     """Partial results of one input partition's panes, sent to the runs that need them."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
     time: str
     attributes: tuple[str, ...]
     pane_us: int
@@ -116,7 +116,7 @@ class Reduce:
             table = pa.Table.from_batches([checked.rows]).take(pa.array(order))
             distinct, starts = np.unique(panes[order], return_index=True)
             ends = np.append(starts[1:], len(panes))
-            reduced = [self.rowset.select(table.slice(s, e - s)) for s, e in zip(starts, ends, strict=True)]
+            reduced = [self.grouped.select(table.slice(s, e - s)) for s, e in zip(starts, ends, strict=True)]
             for worker, run in enumerate(self.runs):
                 wanted = np.flatnonzero((distinct >= run.first) & (distinct <= run.last))
                 if len(wanted):
@@ -131,7 +131,7 @@ class Reduce:
 class Windows:
     """The windows of some runs."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
     model: PaneModel
     time: str
     schema: pa.Schema
@@ -144,16 +144,16 @@ class Windows:
             for worker, payload in zip(batch.column("worker"), batch.column("payload"), strict=True):
                 payloads.setdefault(worker.as_py(), []).append(payload.as_buffer())
         for worker, some in sorted(payloads.items()):
-            panes = {pane: self.rowset.select(table) for pane, table in by_pane(some).items()}
+            panes = {pane: self.grouped.select(table) for pane, table in by_pane(some).items()}
             yield from self._answers(self.runs[worker], panes)
 
     def _answers(self, run: PaneRun, panes: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
         order = sorted(panes)
         table = pa.concat_tables([panes[p] for p in order]).combine_chunks()
         offsets = np.cumsum([0, *(panes[p].num_rows for p in order)])
-        points, classes = self.rowset.preference.points(table), self.rowset.classes(table)
+        points, classes = self.grouped.preference.points(table), self.grouped.classes(table)
         ids = np.arange(table.num_rows, dtype=np.int64)
-        slider = _slider(self.rowset.preference, points.shape[1], classes is not None)
+        slider = _slider(self.grouped.preference, points.shape[1], classes is not None)
         following = 0
         for window in run.windows:
             first, last = self.model.panes_of_window(window)
@@ -164,7 +164,7 @@ class Windows:
                 following += 1
             slider = slider.expire(first)
             members = slider.window(first, last)
-            kept, extras = self.rowset.preference.answer(
+            kept, extras = self.grouped.preference.answer(
                 points[members], None if classes is None else classes[members]
             )
             yield from self._rows(window, table.take(pa.array(members[kept])), extras)
@@ -172,11 +172,11 @@ class Windows:
     def _rows(
         self, window: int, rows: pa.Table, extras: dict[str, NDArray[np.generic]]
     ) -> Sequence[pa.RecordBatch]:
-        result = result_schema(rows.schema, self.time, self.rowset.preference)
+        result = result_schema(rows.schema, self.time, self.grouped.preference)
         kind = result.field("window_start").type
         starts, ends = self.model.window_bounds(np.full(rows.num_rows, window))
         added = [
-            pa.array(extras[name], type_) for name, type_ in self.rowset.preference.extra_columns.items()
+            pa.array(extras[name], type_) for name, type_ in self.grouped.preference.extra_columns.items()
         ]
         columns = [time_array(starts, kind), time_array(ends, kind), *rows.columns, *added]
         batches: Sequence[pa.RecordBatch] = pa.table(columns, schema=result).to_batches()

@@ -26,7 +26,7 @@ FRONT, BACK, MERGED = "front", "back", "merged"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StacksStage(SlicedStage):
+class TwoStacksStage(SlicedStage):
     """The stage over two stacks of merged panes."""
 
     #: Files of the stacks as of the batch before.
@@ -43,7 +43,7 @@ class StacksStage(SlicedStage):
                 stacks = self._advanced(stacks, pending.pop(0), number)
             stacks = stacks.expire(window.first)
             result = stacks.part(window.first, window.last)
-            kept, values = self.parts.rowset.preference.answer(result.points, result.classes)
+            kept, values = self.parts.grouped.preference.answer(result.points, result.classes)
             ids.append(result.ids[kept])
             extras.append(values)
         for pane in pending:
@@ -76,7 +76,7 @@ class StacksStage(SlicedStage):
     def _restored(self, number: int) -> TwoStacks:
         tables = [read_segment(self.parts.state_folder, name, 0) for name in self.stacks]
         if not tables:
-            return TwoStacks(self.parts.rowset.preference)
+            return TwoStacks(self.parts.grouped.preference)
         table = pa.concat_tables(tables)
         stack, pane, id_ = (table[name].to_numpy(zero_copy_only=False) for name in STACK_SCHEMA.names)
         front = self._by_pane(pane[stack == FRONT], id_[stack == FRONT], number)
@@ -84,7 +84,7 @@ class StacksStage(SlicedStage):
         merge = self._mine(self.parts.of_ids(id_[stack == MERGED]), number)
         newest = int(pane.max()) if len(pane) else None
         return TwoStacks(
-            self.parts.rowset.preference,
+            self.parts.grouped.preference,
             front=front,
             back=back,
             back_merge=_partial(merge) if back else None,

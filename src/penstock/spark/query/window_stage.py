@@ -14,7 +14,7 @@ from penstock.spark.query.pane_stage import GroupedPreference, Part
 from penstock.spark.query.parts import Parts
 from penstock.spark.query.reports import WindowReport, run_stage
 from penstock.spark.query.state import QueryState
-from penstock.spark.query.two_stacks_stage import StacksStage
+from penstock.spark.query.two_stacks_stage import TwoStacksStage
 from penstock.spark.query.window_output import Span, WindowWriter
 from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
 from penstock.spark.runtime.engine import Engine
@@ -47,7 +47,7 @@ class Windowed:
 class WindowStep:
     """The window stage of one query; ``strategy`` is one of :data:`STRATEGIES`."""
 
-    rowset: GroupedPreference
+    grouped: GroupedPreference
     model: PaneModel
     schema: pa.Schema
     time: str
@@ -81,7 +81,7 @@ class WindowStep:
         return Span(number, first, last, int(starts[0]), int(ends[0]))
 
     def _shared(self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int) -> Windowed:
-        kind = "live" if by_dominance(self.rowset.preference) else "stacks"
+        kind = "live" if by_dominance(self.grouped.preference) else "stacks"
         if state.window_kind != kind:
             # The state of another strategy is of no use; the parts of all needed panes are still there.
             state = replace(state, window_kind=kind, window_files=(), windowed_before=None)
@@ -122,7 +122,7 @@ class WindowStep:
         number: int,
     ) -> Windowed:
         state = done.state
-        parts = Parts(self.rowset, self.state_folder, state.parts)
+        parts = Parts(self.grouped, self.state_folder, state.parts)
         slices = state.window_workers if kind == "live" or parts.classed else 1
         prefix = f"{self.prefix}-r{number}"
         writer = self._writer(due, prefix, whole=slices == 1 or parts.classed)
@@ -139,7 +139,7 @@ class WindowStep:
                 writer=writer,
             )
         else:
-            stage = StacksStage(
+            stage = TwoStacksStage(
                 parts=parts,
                 stacks=state.window_files,
                 closing=closing,
@@ -161,7 +161,7 @@ class WindowStep:
         state = replace(state, window_kind="", window_files=(), windowed_before=None)
         if not due:
             return Windowed(state)
-        parts = Parts(self.rowset, self.state_folder, state.parts)
+        parts = Parts(self.grouped, self.state_folder, state.parts)
         workers = state.window_workers
         sizes = {p.id: p.rows for p in state.parts}
         tasks = [
@@ -186,7 +186,7 @@ class WindowStep:
         return _added(Windowed(state), reports)
 
     def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:
-        return WindowWriter(self.rowset.preference, due, self.schema, self.time, self.staging, prefix, whole)
+        return WindowWriter(self.grouped.preference, due, self.schema, self.time, self.staging, prefix, whole)
 
 
 def _merged_files(reports: Sequence[WindowReport], window: int) -> tuple[str, ...]:

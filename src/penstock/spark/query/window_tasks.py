@@ -43,7 +43,7 @@ class WindowStage(NumberedStage):
     def piece(self, number: int) -> WindowReport:
         """The windows of one worker."""
         started, cpu = time.perf_counter(), time.process_time()
-        preference = self.parts.rowset.preference
+        preference = self.parts.grouped.preference
         ids, extras, spans = [], [], []
         joined = 0
         for task in self.tasks[number]:
@@ -106,7 +106,7 @@ class AnswerStage:
                 started = time.perf_counter()
                 span = self.spans[place]
                 rows = self.parts.of_ids(np.sort(ids[windows == span.number]))
-                kept, values = self.parts.rowset.preference.answer(rows.points, rows.classes)
+                kept, values = self.parts.grouped.preference.answer(rows.points, rows.classes)
                 done = time.perf_counter()
                 writer = WindowWriter(**(vars(self.writer) | {"windows": (span,)}))
                 written = writer.write_rows(place, self.parts, [rows.ids[kept]], [values])
@@ -153,11 +153,11 @@ def joined_pieces(parts: Parts, pieces: Sequence[PartRows]) -> Partial:
     """One WIN_UPDATE after another: the partial result of a window; of plain rows one selection."""
     if any(part.raw for part in parts.parts):
         rows = parts.joined(pieces)
-        some = rows.take(parts.rowset.preference.select(rows.points, rows.classes))
+        some = rows.take(parts.grouped.preference.select(rows.points, rows.classes))
         return Partial(some.ids, some.points, some.classes)
     empty = parts.joined([])
     result = Partial(empty.ids, empty.points, empty.classes)
     for piece in pieces:
         other = Partial(piece.ids, piece.points, piece.classes)
-        result = merged(parts.rowset.preference, result, other) if len(result.ids) else other
+        result = merged(parts.grouped.preference, result, other) if len(result.ids) else other
     return result

@@ -11,7 +11,7 @@ A checkpoint folder holds Spark's own offsets beside ours::
 A manifest names every file that makes up its version, the small state of the driver, and the output files that
 become visible with it. All of them are on disk before it. Writing it under a temporary name and renaming it *is* the
 commit: before it nothing of a batch counts, after it everything does. Output files are moved into place after the
-commit; a crash in between is mended at the next start, since the manifest says what was owed.
+commit; a crash in between is mended at the next start, since the manifest says what is still to be moved.
 
 A newest version that is damaged (a checksum does not fit, a file is gone) is dropped for the one before it, and Spark's
 logs go back with it, so that the batch runs again.
@@ -127,7 +127,7 @@ class Checkpoint:
         self._published(manifest.batch).touch()
 
     def recover(self, folders: Mapping[str, "OutputFolder"] | None = None) -> Manifest | None:
-        """At a start: finish what the last commit owed, remove what was never committed.
+        """At a start: finish what the last commit left to move, remove what was never committed.
 
         ``folders`` are the output folders by their role.
         """

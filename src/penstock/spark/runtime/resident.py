@@ -321,8 +321,8 @@ def _failure(job: int, error: Exception) -> Failed:
         return Failed(job, PenstockError(str(error)))
     import traceback
 
-    told = "".join(traceback.format_exception(error)).rstrip()
-    return Failed(job, RuntimeError(f"{type(error).__name__}: {error}\n\nIn a resident worker:\n{told}"))
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return Failed(job, RuntimeError(f"{type(error).__name__}: {error}\n\nIn a resident worker:\n{trace}"))
 
 
 def serve(address: tuple[str, int], secret: bytes, number: int) -> None:
