@@ -237,7 +237,7 @@ class CannotStart:
         ({"executors": (4, 2)}, "contradict"),
         ({"cpu": (1.0, 0.5)}, "ascend"),
         ({"target": -1.0}, "above 0 seconds"),
-        ({"policy": "thresold"}, "did you mean 'threshold'"),
+        ({"policy": "thresold"}, "did you mean 'Threshold'"),
         ({"policy": CannotStart()}, "could not start: RuntimeError: not today"),
     ],
 )
