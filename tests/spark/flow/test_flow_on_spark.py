@@ -283,7 +283,8 @@ def end_group(pid):
         return
 
 
-def test_sessions_are_given_out_by_timers_whichever_replica_has_them(spark, tmp_path):
+@pytest.mark.parametrize("engine", ["jobs", "resident"])
+def test_sessions_are_given_out_by_timers_whichever_replica_has_them(spark, tmp_path, engine):
     def close(key, state, output):
         output.emit({**key, "n": state["n"]})
         state.clear()
@@ -306,6 +307,7 @@ def test_sessions_are_given_out_by_timers_whichever_replica_has_them(spark, tmp_
         output=tmp_path / "out",
         available_now=True,
         replicas={"sessions": 3},
+        engine=engine,
     )
     run.await_termination()
     found = sorted((r["k"], r["n"]) for r in rows_of(tmp_path / "out" / "out"))
