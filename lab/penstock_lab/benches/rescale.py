@@ -65,11 +65,11 @@ def run(quick: bool, folder: Path) -> Report:
 
 def _claim(report: Report, text: str, pause: float, restart: float) -> None:
     ratio = restart / max(pause, LEAST)
-    told = f"{pause:.2f} s against {restart:.2f} s: {ratio:.1f} times"
+    measured = f"{pause:.2f} s against {restart:.2f} s: {ratio:.1f} times"
     report.claim(
         f"{text}, against a restart",
         ">= 10 times shorter",
-        told + (" or more" * (pause < LEAST)),
+        measured + (" or more" * (pause < LEAST)),
         ratio >= 10,
     )
 

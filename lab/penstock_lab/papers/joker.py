@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.policies import Organic, PipelinedFission
-from penstock.sim.plants.regions.graph import Engine, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock_lab.papers import joker_parameters
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw
@@ -188,7 +188,7 @@ def selectivity(report: Report, seconds: float) -> None:
     )  # fmt: skip
     graph = chain(RegionOperator("source", 4.3e-6), [operators])
     # Four copies of each tuple cross between the pipelines; the paper's own 4 % gain tells what crossing costs there.
-    out = adapt(graph, seconds=seconds, engine=Engine(transfer=1.45e-6, skew=0.18, replication=0.02e-6))
+    out = adapt(graph, seconds=seconds, costs=FlowCosts(transfer=1.45e-6, skew=0.18, replication=0.02e-6))
     rows = [[f"{t:.0f} s", why] for t, why in out.changes]
     report.tables.append(
         Table(
@@ -223,7 +223,7 @@ def monitoring(report: Report, seconds: float) -> None:
         graph,
         seconds=seconds,
         region="window",
-        engine=Engine(entry=0.06e-6, transfer=0.03e-6, replication=0.005e-6),
+        costs=FlowCosts(entry=0.06e-6, transfer=0.03e-6, replication=0.005e-6),
     )
     rows: list[list[Any]] = [["start", f"{out.before / 1e6:.2f} million tuples/s"]]
     rows += [[f"{t:.0f} s", why] for t, why in out.changes]
@@ -249,14 +249,14 @@ def monitoring(report: Report, seconds: float) -> None:
 def model_based(report: Report, seconds: float) -> None:
     """Fig. 32: against the pipelined-fission model."""
     rows: list[list[Any]] = []
-    engine = Engine()
+    taken = FlowCosts()
     factors = (0.1, 0.2, 0.4, 0.8, 1.0)
     made = adapt_all([Job(_mixed(factor), seconds=seconds) for factor in factors])
     organic = dict(zip(factors, made, strict=True))
     for factor in factors:
         graph = _mixed(factor)
         ours = organic[factor]
-        model = PipelinedFission(threads=12, switching=engine.transfer, replication=engine.replication)
+        model = PipelinedFission(threads=12, switching=taken.transfer, replication=taken.replication)
         planned = adapt(graph, model, 120.0)
         rows.append(
             [

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.policies import Organic
-from penstock.sim.plants.regions.graph import Engine, RegionOperator, chain
+from penstock.sim.plants.regions.graph import FlowCosts, RegionOperator, chain
 from penstock_lab.papers.joker_runs import SOURCE, Job, adapt, adapt_all, single
 from penstock_lab.results import Report, Table
 
@@ -21,7 +21,7 @@ def bottleneck(report: Report) -> None:
             Organic(bottleneck=threshold),
             _STEP * len(loads),
             lambda t: loads[min(int(t / _STEP), len(loads) - 1)],
-            Engine(polling=0.9),
+            FlowCosts(polling=0.9),
         )
         tried = [
             int(out.replicas[(out.time > i * _STEP) & (out.time <= (i + 1) * _STEP)].max())
@@ -82,9 +82,9 @@ def utility(report: Report, seconds: float) -> None:
             RegionOperator("source", source),
             [tuple(RegionOperator(f"o{i}", c * whole) for i, c in enumerate(costs))],
         )
-        engine = Engine(entry=(1 - sum(costs)) * whole, transfer=0.1e-6)
+        taken = FlowCosts(entry=(1 - sum(costs)) * whole, transfer=0.1e-6)
         for value in values:
-            out = adapt(graph, Organic(split=value), seconds, engine=engine)
+            out = adapt(graph, Organic(split=value), seconds, costs=taken)
             starts, replicas = out.configs["r1"]
             rows.append([name, value, out.speedup, len(starts), replicas, len(out.changes), out.reverts])
     report.tables.append(

@@ -9,7 +9,7 @@ import numpy as np
 from penstock.core.controller import Controller
 from penstock.core.guards import Guards
 from penstock.policies import Organic
-from penstock.sim.plants.regions.graph import Engine, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock_lab.papers.parallel import spread
 
@@ -114,11 +114,11 @@ def adapt(
     policy: Any = None,
     seconds: float = 900.0,
     offered: Callable[[float], float] | None = None,
-    engine: Engine | None = None,
+    costs: FlowCosts | None = None,
     region: str = "",
 ) -> JokerOutcome:
     """Run a graph under a policy, from one pipeline and one replica a region."""
-    plant = RegionsPlant(graph, engine, offered, seed=1)
+    plant = RegionsPlant(graph, costs, offered, seed=1)
     before = plant.steady.rate
     watch = _Watch(plant, region or graph.regions[1].name)
     loop: Controller[Any] = Controller(watch, policy or Organic(), Guards(catch_up=None))

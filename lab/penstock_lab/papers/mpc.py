@@ -58,7 +58,7 @@ def run(scale: float, folder: Path) -> Report:
     outs = {o.run: o for o in spread(execute, jobs)}
     results(report, workloads, strategies, lengths, outs)
     saving(report, workloads, strategies, lengths, outs)
-    rivals(report, workloads[-1], lengths[workloads[-1]])
+    against_baselines(report, workloads[-1], lengths[workloads[-1]])
     report.plots.append(
         draw(
             folder / "mpc-fig11.png",
@@ -84,10 +84,10 @@ def search(report: Report) -> None:
         bound = branch_and_bound(costs, axes, (6.0, 9.0), 0.4) if h <= 3 else None
         brute = exhaustive(costs, axes, (6.0, 9.0), 0.4) if h <= 2 else None
         same = all(abs(o.cost - found.cost) < 1e-9 for o in (bound, brute) if o is not None)
-        told = paper.get(h)
+        published = paper.get(h)
         rows.append([
-            h, 108**h if h < 4 else "1e20", told[1] if told else "-", bound.explored if bound else "-", found.explored,
-            f"{told[2] * 1e3:.3g}" if told else "-", 1e3 * took, same,
+            h, 108**h if h < 4 else "1e20", published[1] if published else "-", bound.explored if bound else "-", found.explored,
+            f"{published[2] * 1e3:.3g}" if published else "-", 1e3 * took, same,
         ])  # fmt: skip
     report.tables.append(
         Table(
@@ -244,7 +244,7 @@ def saving(
         )  # fmt: skip
 
 
-def rivals(report: Report, workload: str, seconds: int) -> None:
+def against_baselines(report: Report, workload: str, seconds: int) -> None:
     """Table 7."""
     specs = {
         "rules 0.9": MpcRun(workload, "rules 0.9", 0.0, 1, 4.0, seconds),

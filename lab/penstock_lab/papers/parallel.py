@@ -22,10 +22,10 @@ def spread(function: Callable[[T], R], jobs: Sequence[T], least: int = 4) -> lis
     if cores < 2 or len(jobs) < least:
         return [function(job) for job in jobs]
     with ProcessPoolExecutor(min(cores, len(jobs)), mp_context=get_context("spawn")) as pool:
-        results, told = [], time.monotonic()
+        results, announced = [], time.monotonic()
         for result in pool.map(function, jobs):
             results.append(result)
-            if time.monotonic() - told > TELL_EVERY:
-                told = time.monotonic()
+            if time.monotonic() - announced > TELL_EVERY:
+                announced = time.monotonic()
                 announce(f"{len(results)} of {len(jobs)} runs done")
         return results

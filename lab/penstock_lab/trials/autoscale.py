@@ -128,8 +128,8 @@ def scaler(spark: SparkSession, trial: AutoscaleTrial) -> Autoscaler:
 def main() -> None:
     """Run the trial of the request and write ``result.npz`` beside it."""
     request = Path(sys.argv[1])
-    told = json.loads(request.read_text())
-    trial = AutoscaleTrial(**{**told, "executors": tuple(told["executors"])})
+    asked = json.loads(request.read_text())
+    trial = AutoscaleTrial(**{**asked, "executors": tuple(asked["executors"])})
     arrivals = np.load(trial.arrivals)
     folder = Path(trial.folder)
     source = folder / "in"

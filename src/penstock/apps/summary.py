@@ -40,8 +40,10 @@ class Summary:
 
     def print(self, console: Console) -> None:
         """The summary on the terminal."""
-        told = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in self.figures.items())
-        console.print(f"[bold]{self.app}[/bold]: {told}", highlight=False)
+        figures = ", ".join(
+            f"{name.replace('_', ' ')} {_shown(value)}" for name, value in self.figures.items()
+        )
+        console.print(f"[bold]{self.app}[/bold]: {figures}", highlight=False)
         if self.columns:
             table = Table()
             for index, column in enumerate(self.columns):

@@ -16,7 +16,7 @@ from penstock.core.plant import Applied
 from penstock.spark.actuators.executor_status import RegisteredExecutor, registered
 from penstock.spark.actuators.executors import Executors
 from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, latency
-from penstock.spark.attach.estimates import Work, WorkMeter
+from penstock.spark.attach.estimates import WorkEstimate, WorkMeter
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import QueryWatch, Watcher
 
@@ -32,7 +32,7 @@ class _Memory:
     history: deque[SeenBatch]
     before: SeenBatch | None = None
     rate: float = nan
-    work: Work = field(default_factory=Work)
+    work: WorkEstimate = field(default_factory=WorkEstimate)
     cold: int = (
         2  # batches still to be left out of the estimates: executors, or the query itself, just started
     )
@@ -98,9 +98,9 @@ class AttachedPlant:
         now = self._clock()
         actuator = self._executors
         if actuator is not None:
-            told = actuator.advance(now)
-            if told.startswith("gave up"):
-                self._warn(told[0].upper() + told[1:] + ".")
+            answer = actuator.advance(now)
+            if answer.startswith("gave up"):
+                self._warn(answer[0].upper() + answer[1:] + ".")
             if actuator.observed < actuator.planned:
                 self._arrived_after = now - self._changed_at
         if self._groups is not None:
@@ -236,7 +236,7 @@ class AttachedPlant:
         memory: _Memory,
         batches: list[SeenBatch],
         capacity: Capacity,
-    ) -> Work:
+    ) -> WorkEstimate:
         """Estimates take no part of a time in which executors were still starting."""
         if capacity.arriving or capacity.observed == 0 or query.restarts > memory.restarts:
             memory.cold, memory.restarts = 2, query.restarts
@@ -256,8 +256,8 @@ class AttachedPlant:
 
     def _in_batch(self, query: QueryWatch) -> bool:
         try:
-            told = self._session.streams.get(query.id)
-            return told is not None and bool(told.status["isTriggerActive"])
+            known = self._session.streams.get(query.id)
+            return known is not None and bool(known.status["isTriggerActive"])
         except Exception:  # noqa: BLE001 - a query that just ended has no status
             return False
 

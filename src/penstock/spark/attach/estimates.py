@@ -36,7 +36,7 @@ HALF_LIFE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkEstimate:
     """What rows and batches cost, in seconds; ``nan`` until something was measured."""
 
     service: float = nan  # task time a row
@@ -68,14 +68,14 @@ class Work:
 
 
 class WorkMeter:
-    """Estimates :class:`Work` from the latest ``per_size`` batches of each size (in steps of sqrt 2)."""
+    """Makes a :class:`WorkEstimate` from the latest ``per_size`` batches of each size (in steps of sqrt 2)."""
 
     def __init__(self, per_size: int = 8, memory: float = 900.0) -> None:
         self._per_size, self._memory = per_size, memory
         self._sizes: dict[int, deque[SeenBatch]] = {}
-        self._work = Work()
+        self._work = WorkEstimate()
 
-    def add(self, batches: Sequence[SeenBatch]) -> Work:
+    def add(self, batches: Sequence[SeenBatch]) -> WorkEstimate:
         """Take batches whose task time is known; returns the present estimate."""
         filled = [b for b in batches if b.rows > 0 and b.busy > 0]
         for batch in filled:
@@ -93,7 +93,7 @@ class WorkMeter:
         self._sizes.clear()
 
 
-def _fit(batches: list[SeenBatch], now: float) -> Work:
+def _fit(batches: list[SeenBatch], now: float) -> WorkEstimate:
     weight = np.array([0.5 ** ((now - b.end) / HALF_LIFE) for b in batches])
     busy = np.array([b.busy for b in batches])
     rows = np.array([float(b.rows) for b in batches])
@@ -109,4 +109,4 @@ def _fit(batches: list[SeenBatch], now: float) -> Work:
         per_batch, service = 0.0, 2 * belief[1]
     elif service <= 0:  # rows cost something, even where it cannot be seen
         per_batch, service = 1.8 * belief[0], 0.2 * belief[1]
-    return Work(float(service), float(per_batch), fixed)
+    return WorkEstimate(float(service), float(per_batch), fixed)

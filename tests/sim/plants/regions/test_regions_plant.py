@@ -9,12 +9,12 @@ from penstock.core.errors import PenstockError
 from penstock.policies import Organic
 from penstock.sim.closed_loop import run_policy
 from penstock.sim.plants.regions.flow import flow
-from penstock.sim.plants.regions.graph import Engine, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock.sim.plants.regions.groups import regrouped
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.testing import check_plant
 
-FREE = Engine(entry=0.0, transfer=0.0, replication=0.0, skew=0.0)
+FREE = FlowCosts(entry=0.0, transfer=0.0, replication=0.0, skew=0.0)
 
 
 def four(cost=1e-6):
@@ -29,12 +29,12 @@ def test_it_keeps_the_contract_of_a_plant():
 def test_without_overheads_the_flow_is_that_of_the_slowest_thread():
     assert flow(four(), {"source": ((0,), 1), "r1": ((0,), 1)}, FREE).rate == pytest.approx(250_000)
     assert flow(four(), {"source": ((0,), 1), "r1": ((0, 2), 1)}, FREE).rate == pytest.approx(500_000)
-    even = Engine(entry=0, transfer=0, replication=0, skew=0, groups=270)
+    even = FlowCosts(entry=0, transfer=0, replication=0, skew=0, groups=270)
     assert flow(four(), {"source": ((0,), 1), "r1": ((0, 2), 5)}, even).rate == pytest.approx(2_500_000)
 
 
 def test_more_threads_than_cores_share_them():
-    few = Engine(entry=0, transfer=0, replication=0, skew=0, groups=240, cores=4, smt=0.5)
+    few = FlowCosts(entry=0, transfer=0, replication=0, skew=0, groups=240, cores=4, smt=0.5)
     rates = [flow(four(), {"source": ((0,), 1), "r1": ((0,), k)}, few).rate for k in (4, 8, 16)]
     assert rates[1] < 1.6 * rates[0]
     assert rates[2] == pytest.approx(rates[1], rel=0.05)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf, log2
 
-from penstock.sim.plants.regions.graph import Engine, RegionGraph, SimulatedRegion
+from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, SimulatedRegion
 
 #: First operators of the pipelines, and replicas, of a region.
 Config = tuple[tuple[int, ...], int]
@@ -55,17 +55,17 @@ class FlowRates:
         return self.rate * pipe.thread / self.speed if self.speed > 0 else 1.0
 
 
-def pipes_of(graph: RegionGraph, configs: Mapping[str, Config], engine: Engine) -> tuple[Pipe, ...]:
+def pipes_of(graph: RegionGraph, configs: Mapping[str, Config], costs: FlowCosts) -> tuple[Pipe, ...]:
     """All pipelines under a configuration."""
     volumes = graph.volumes()
     found: list[Pipe] = []
     for region in graph:
-        found += _region_pipes(region, configs, volumes[region.name], engine)
+        found += _region_pipes(region, configs, volumes[region.name], costs)
     return tuple(found)
 
 
 def _region_pipes(
-    region: SimulatedRegion, configs: Mapping[str, Config], volume: float, engine: Engine
+    region: SimulatedRegion, configs: Mapping[str, Config], volume: float, costs: FlowCosts
 ) -> list[Pipe]:
     starts, replicas = configs[region.name]
     ends = (*starts[1:], len(region.operators))
@@ -76,37 +76,37 @@ def _region_pipes(
             work.append((operator.name, volume * operator.cost))
             volume *= operator.selectivity
         # A source takes its tuples from nobody.
-        take = engine.transfer if index else 0.0 if region.kind == "source" else engine.entry
+        take = costs.transfer if index else 0.0 if region.kind == "source" else costs.entry
         overhead = entering * take
         if last < len(region.operators):
-            overhead += volume * engine.transfer
+            overhead += volume * costs.transfer
         else:
             for name in region.downstream:
                 k = configs[name][1]
-                overhead += volume * engine.replication * log2(k) if k > 1 else 0.0
+                overhead += volume * costs.replication * log2(k) if k > 1 else 0.0
         pipes.append(
-            Pipe(region.name, index, replicas, tuple(work), overhead, entering, fullest(replicas, engine))
+            Pipe(region.name, index, replicas, tuple(work), overhead, entering, fullest(replicas, costs))
         )
     return pipes
 
 
-def fullest(replicas: int, engine: Engine) -> float:
+def fullest(replicas: int, costs: FlowCosts) -> float:
     """Load of the fullest replica over the mean: key groups are whole, and keys are not alike."""
     if replicas == 1:
         return 1.0
-    return ceil(engine.groups / replicas) * replicas / engine.groups * (1.0 + engine.skew)
+    return ceil(costs.groups / replicas) * replicas / costs.groups * (1.0 + costs.skew)
 
 
 def flow(
-    graph: RegionGraph, configs: Mapping[str, Config], engine: Engine, offered: float = inf
+    graph: RegionGraph, configs: Mapping[str, Config], costs: FlowCosts, offered: float = inf
 ) -> FlowRates:
     """The steady state; the speed and the number of busy threads depend on each other, so it is approached in steps."""
-    pipes = pipes_of(graph, configs, engine)
+    pipes = pipes_of(graph, configs, costs)
     slowest = max(p.thread for p in pipes)
     speed = 1.0
     for _ in range(60):
         rate = min(offered, speed / slowest) if slowest > 0 else offered
         wanted = sum(rate * p.total / speed for p in pipes)
-        speed = 0.5 * speed + 0.5 * engine.speed(wanted)
+        speed = 0.5 * speed + 0.5 * costs.speed(wanted)
     rate = min(offered, speed / slowest) if slowest > 0 else offered
     return FlowRates(rate, speed, pipes)

@@ -1,4 +1,4 @@
-"""Data-flow graphs of regions, and the engine that runs them."""
+"""Data-flow graphs of regions, and what it costs to run them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class SimulatedRegion:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What the engine and its machine take beside the operators; seconds of CPU.
+class FlowCosts:
+    """What runtime and machine take beside the operators; seconds of CPU.
 
     ``entry``: to take a tuple into a pipeline. ``transfer``: to hand a tuple on to the next pipeline of a region, and the
     same again to take it. ``replication``: of the sender, a tuple to a region with k > 1 replicas, times log2 k.

@@ -17,7 +17,7 @@ from penstock.core.observation import (
     StageObservation,
 )
 from penstock.sim.plants.regions.flow import Config, FlowRates, Pipe, flow
-from penstock.sim.plants.regions.graph import Engine, RegionGraph, SimulatedRegion
+from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, SimulatedRegion
 from penstock.sim.plants.regions.groups import regrouped
 from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.setting import Setting
@@ -33,7 +33,7 @@ class RegionsPlant(VirtualPlant):
     def __init__(
         self,
         graph: RegionGraph,
-        engine: Engine | None = None,
+        costs: FlowCosts | None = None,
         offered: Callable[[float], float] | None = None,
         most_replicas: int = 16,
         noise: float = 0.01,
@@ -41,9 +41,9 @@ class RegionsPlant(VirtualPlant):
         step: float = 0.1,
     ) -> None:
         super().__init__()
-        self.graph, self.engine, self._offered, self._step = graph, engine or Engine(), offered, step
+        self.graph, self.costs, self._offered, self._step = graph, costs or FlowCosts(), offered, step
         self.configs: dict[str, Config] = {r.name: ((0,), 1) for r in graph}
-        self._routing = {r.name: (0,) * self.engine.groups for r in graph}
+        self._routing = {r.name: (0,) * self.costs.groups for r in graph}
         for region in graph:
             if region.kind != "source":
                 most = most_replicas if region.kind == "partitioned" else 1
@@ -64,7 +64,7 @@ class RegionsPlant(VirtualPlant):
         if key not in self._found:
             if len(self._found) > 5000:
                 self._found.clear()
-            self._found[key] = flow(self.graph, self.configs, self.engine, offered)
+            self._found[key] = flow(self.graph, self.configs, self.costs, offered)
         return self._found[key]
 
     def _rate_at(self, time: float) -> float:
@@ -132,13 +132,13 @@ class RegionsPlant(VirtualPlant):
             self._routing[change.where], moved = regrouped(self._routing[change.where], int(change.number))
         after = self._steady(inf).rate
         threads = len(self.configs[change.where][0]) * self.configs[change.where][1]
-        pause = self.engine.pause + self.engine.move * moved
+        pause = self.costs.pause + self.costs.move * moved
         # What was there before is there again after the pause; what was gained shows while it settles. Changes of
         # many threads cost more than that for a while.
         lost = max(0.0, 1.0 - before / after) if after > 0 else 0.0
         lost = max(lost, 0.3 if threads > 6 else 0.0)
         self._from = max(self._from, self._now) + pause
-        self._slowed_until, self._slowed = self._from + self.engine.settling, lost
+        self._slowed_until, self._slowed = self._from + self.costs.settling, lost
         held = pause * (self._flow.rate if self._flow.rate < inf else 0.0)
         return LastChange(0.0, pause, held, float(moved))
 
@@ -167,7 +167,7 @@ class RegionsPlant(VirtualPlant):
             *[min(1.0, mean * (pipe.replicas - pipe.fullest) / max(pipe.replicas - 1, 1))]
             * (pipe.replicas - 1),
         )
-        each = tuple(u + self.engine.polling * u * (1.0 - u) for u in each)
+        each = tuple(u + self.costs.polling * u * (1.0 - u) for u in each)
         starts = self.configs[region.name][0]
         spec = region.operators[starts[pipe.index] : starts[pipe.index] + len(pipe.operators)]
         operators = tuple(
@@ -200,7 +200,7 @@ class RegionsPlant(VirtualPlant):
 
     def _region(self, region: SimulatedRegion, rate: float) -> RegionObservation:
         starts, replicas = self.configs[region.name]
-        groups = self.engine.groups
+        groups = self.costs.groups
         return RegionObservation(
             region.name,
             replicas=Capacity.steady(replicas, 16 if region.kind == "partitioned" else 1),
