@@ -1,7 +1,7 @@
 """``penstock simulate``: policies against a load in virtual time, before production is touched."""
 
 import json
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +93,12 @@ def simulate(
     goal = wanted.target * kind.target if target is None else target
     if metric not in [m.value for m in Metric]:
         raise unknown("metric", metric, [m.value for m in Metric])
+    if seed < 0:
+        raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
     stream = load(trace or kind.trace, seconds, seed, column, unit)
+    every = _every(kind.period if period is None else period, stream.seconds)
     jobs = [
-        Job(plant, parameters, stream, seed, spec, goal, period or kind.period, metric, _left_out(warm_up, stream.seconds))
+        Job(plant, parameters, stream, seed, spec, goal, every, metric, _left_out(warm_up, stream.seconds))
         for spec in policy or _catalog(kind.kind)
     ]  # fmt: skip
     outcomes = run_jobs(jobs, progress=not as_json)
@@ -149,7 +152,19 @@ def _catalog(kind: "PlantKind") -> list[str]:
 
 
 def _left_out(warm_up: float | None, seconds: float) -> float:
+    if warm_up is not None and not 0 <= warm_up < seconds:
+        raise PenstockError(f"A --warm-up of {warm_up:g} seconds is not within the {seconds:g} of the run.")
     return min(300.0, seconds / 10) if warm_up is None else warm_up
+
+
+def _every(period: float, seconds: float) -> float:
+    """The period, where a run of so many seconds can have such steps."""
+    if 0 < period < inf and seconds / period <= MOST_STEPS:
+        return period
+    raise PenstockError(
+        f"A control step every {period:g} seconds of {seconds:g} is impossible; give a --period above zero, "
+        f"with at most {MOST_STEPS:,} steps."
+    )
 
 
 def _calibrated(plant: str, journal: Path) -> dict[str, Any]:
