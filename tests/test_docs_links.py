@@ -1,4 +1,4 @@
-"""What the pages for developers name is there: paths of the repository, and links between pages."""
+"""What the pages name is there: paths of the repository, and links between pages."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    "docs/architecture.md",
-    "docs/glossary.md",
-    "docs/decisions/README.md",
+    "CHANGELOG.md",
+    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md")),
 ]
 
 _PATH = re.compile(r"(?<![\w/.])((?:src|lab|tests|docs|examples|scripts)/[\w./-]*\w/?)")
