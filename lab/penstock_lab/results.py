@@ -35,7 +35,7 @@ class Claim:
 
 
 @dataclass
-class Report:
+class ResultsPage:
     """The outcome of one benchmark or experiment."""
 
     title: str

@@ -1,7 +1,7 @@
 """What the page of MEAD on Spark says, from made-up outcomes."""
 
 from penstock_lab.benches.mead import LONG, TARGETS, MeadResult, _claims, _loads, _plot, _table
-from penstock_lab.results import Report
+from penstock_lab.results import ResultsPage
 
 
 def outcomes(slow):
@@ -17,7 +17,7 @@ def outcomes(slow):
 
 
 def held(slow):
-    report = Report("a test", "")
+    report = ResultsPage("a test", "")
     _claims(report, LONG, outcomes(slow))
     return [c.holds for c in report.claims]
 

@@ -27,11 +27,11 @@ from penstock_lab.papers.mead_runs import Fits, MeadRun, execute_all
 from penstock_lab.papers.mpc_runs import MpcRun
 from penstock_lab.papers.mpc_runs import execute as mpc_run
 from penstock_lab.papers.query_runs import SimulatedQueryRun, Traffic, execute
-from penstock_lab.results import Report
+from penstock_lab.results import ResultsPage
 
 
 def report():
-    return Report("a test", "")
+    return ResultsPage("a test", "")
 
 
 def held(made):
@@ -53,7 +53,7 @@ def test_the_command_writes_a_page_with_checked_claims(tmp_path, monkeypatch):
     assert "Table 5" in (tmp_path / "mpc.md").read_text()
 
 
-def _little(folder: Path) -> Report:
+def _little(folder: Path) -> ResultsPage:
     made = report()
     mpc.search(made)
     return made

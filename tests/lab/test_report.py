@@ -5,11 +5,11 @@ from math import inf, nan
 
 from rich.console import Console
 
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 
-def example() -> Report:
-    report = Report("Title", "penstock bench x", seconds=3.0)
+def example() -> ResultsPage:
+    report = ResultsPage("Title", "penstock bench x", seconds=3.0)
     report.tables.append(
         Table("Numbers", ("name", "value"), [("a|b", 0.12345), ("b", 12345.6), ("c", inf), ("d", nan)])
     )

@@ -20,7 +20,7 @@ from penstock.core.journal import read
 from penstock.spark.cluster import LocalCluster
 from penstock.traffic import map2, poisson, read_trace
 from penstock_lab.data import data_folder
-from penstock_lab.results import Report, Table, announce
+from penstock_lab.results import ResultsPage, Table, announce
 from penstock_lab.trials.autoscale import AutoscaleTrial, request
 
 Floats = NDArray[np.float64]
@@ -59,9 +59,9 @@ class AutoscaleResult:
     overhead: float
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Run all ways, compare, check the goals."""
-    report = Report("Autoscaling of a Spark query under bursts", "penstock bench autoscale")
+    report = ResultsPage("Autoscaling of a Spark query under bursts", "penstock bench autoscale")
     seconds = 24.0 if quick else 36.0
     target = 6.0
     loads = make_loads(seconds)
@@ -233,7 +233,7 @@ def _table(load: str, outcomes: list[AutoscaleResult], target: float) -> Table:
     return Table(load, columns, rows, note)
 
 
-def _claims(report: Report, outcomes: list[AutoscaleResult], target: float) -> None:
+def _claims(report: ResultsPage, outcomes: list[AutoscaleResult], target: float) -> None:
     for load in dict.fromkeys(o.load for o in outcomes):
         by = {o.way: o for o in outcomes if o.load == load}
         for ours in (by[name] for name in OURS if name in by):
@@ -247,7 +247,7 @@ def _claims(report: Report, outcomes: list[AutoscaleResult], target: float) -> N
     )
 
 
-def _own_claims(report: Report, ours: AutoscaleResult, most: AutoscaleResult, target: float) -> None:
+def _own_claims(report: ResultsPage, ours: AutoscaleResult, most: AutoscaleResult, target: float) -> None:
     report.claim(
         f"{ours.load}: {ours.way} meets the target",
         f"P95 at most {target:g} s",
@@ -264,7 +264,7 @@ def _own_claims(report: Report, ours: AutoscaleResult, most: AutoscaleResult, ta
 
 
 def _against_spark(
-    report: Report, name: str, ours: AutoscaleResult, other: AutoscaleResult, most: AutoscaleResult
+    report: ResultsPage, name: str, ours: AutoscaleResult, other: AutoscaleResult, most: AutoscaleResult
 ) -> None:
     about = f"{ours.load}: {ours.way} against {name}"
     if other.changes == 0 and other.core_seconds >= 0.99 * most.core_seconds:

@@ -19,7 +19,7 @@ from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, stage_costs
 from penstock.policies.search import branch_and_bound, shortest_path
 from penstock.policies.waiting import KingmanWait
 from penstock.testing.policy_suite import example_observations
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 FREQUENCIES = tuple(round(1.2 + 0.1 * i, 1) for i in range(9))
 VOLTAGES = tuple(np.linspace(0.82, 0.98, 9).tolist())
@@ -27,9 +27,9 @@ VOLTAGES = tuple(np.linspace(0.82, 0.98, 9).tolist())
 PAPER = {1: (108, 45.77), 2: (2537, 608.0), 3: (72055, 17000.0)}
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Measure and check against the goals."""
-    report = Report("Cost of control", "penstock bench control" + (" --quick" if quick else ""))
+    report = ResultsPage("Cost of control", "penstock bench control" + (" --quick" if quick else ""))
     _decisions(report, quick)
     _searches(report, quick)
     _rest(report)
@@ -58,7 +58,7 @@ def _mpc(horizon: int, *stages: str) -> float:
     return _seconds(lambda: policy.step(state, seen), 5)
 
 
-def _decisions(report: Report, quick: bool) -> None:
+def _decisions(report: ResultsPage, quick: bool) -> None:
     rows: list[tuple[str, str, float]] = [
         ("Fuzzy, inference", "12 rules", 1e6 * _seconds(lambda: infer(0.7, 2.5, 1.1), 500))
     ]
@@ -107,7 +107,7 @@ def _mead_rows() -> list[tuple[str, str, float]]:
     return rows
 
 
-def _searches(report: Report, quick: bool) -> None:
+def _searches(report: ResultsPage, quick: bool) -> None:
     grid = Grid(tuple(range(1, 13)), FREQUENCIES, VOLTAGES)
     rng, rows, worst = np.random.default_rng(0), [], 0.0
     for horizon in (1, 2) if quick else (1, 2, 3):
@@ -155,7 +155,7 @@ def _searches(report: Report, quick: bool) -> None:
     )
 
 
-def _rest(report: Report) -> None:
+def _rest(report: ResultsPage) -> None:
     rich = example_observations(1)[0]
     plain = Observation(1.0, 1.0, (_operator(),), latency=Latency(0.1, 0.1, 0.2, 0.3, 0.4))
     guards, decision = (

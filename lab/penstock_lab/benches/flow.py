@@ -19,12 +19,12 @@ from penstock_lab.benches.flow_layouts import compare_layouts
 from penstock_lab.benches.flow_operators import totals
 from penstock_lab.benches.flow_organic import compare_organic
 from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow, goal, word_flow
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """All comparisons."""
-    report = Report("Flows", "penstock bench flow" + (" --quick" if quick else ""))
+    report = ResultsPage("Flows", "penstock bench flow" + (" --quick" if quick else ""))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         spark = session("local[2]", app="penstock bench flow")
         spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -76,7 +76,7 @@ def _smallest(found: _Rows) -> int:
     return min(keys for _, keys in found.best)
 
 
-def _keyed(bench: FlowBench, report: Report, quick: bool) -> None:
+def _keyed(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     """A running count and sum by key."""
     from penstock_lab.baselines import native
 
@@ -115,7 +115,7 @@ def _keyed(bench: FlowBench, report: Report, quick: bool) -> None:
     )
 
 
-def _words(bench: FlowBench, report: Report, quick: bool) -> None:
+def _words(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     """Word count, lines to counts: few words, and as many as English has."""
     from penstock_lab.baselines import native
 
@@ -148,7 +148,7 @@ def _split(stream: Any) -> Any:
     return stream.selectExpr("explode(split(lower(line), ' ')) AS word")
 
 
-def _bargains(bench: FlowBench, report: Report, quick: bool) -> None:
+def _bargains(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     """Finance: a join of two streams with state has no native form."""
     found = _Rows()
     size, batches = 100_000, 8 if quick else 12

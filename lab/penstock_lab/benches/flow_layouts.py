@@ -8,10 +8,10 @@ import pyarrow as pa
 from penstock.policies import Organic
 from penstock_lab.benches.flow_operators import ask, ask_alone, burn, burn_alone, finish, keep, spread_out
 from penstock_lab.benches.flow_runs import FlowBench, chain
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 
-def compare_layouts(bench: FlowBench, report: Report, quick: bool) -> None:
+def compare_layouts(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     """Measure all layouts and claim what they should gain."""
     size, batches = (30_000, 7) if quick else (40_000, 10)
     stream = bench.files("layout", _tables(5, size, batches))

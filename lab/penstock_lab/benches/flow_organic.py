@@ -18,7 +18,7 @@ from penstock.core.journal import MemoryJournal
 from penstock.policies import Organic
 from penstock_lab.benches.flow_operators import burn
 from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow, word_flow
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 #: Of the best by hand: two runs of one configuration differ by as much.
 ENOUGH = 0.95
@@ -34,7 +34,7 @@ class OrganicJob:
     regions: tuple[str, ...]
 
 
-def compare_organic(bench: FlowBench, report: Report, quick: bool) -> None:
+def compare_organic(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     """Word count, finance, and a heavy operator, which is the one that gains by replicas on two cores."""
     periods = 30 if quick else 40
     rows: list[tuple[Any, ...]] = []
@@ -78,7 +78,7 @@ def _jobs(batches: int) -> list[OrganicJob]:
 
 def _compare(
     bench: FlowBench,
-    report: Report,
+    report: ResultsPage,
     job: OrganicJob,
     periods: int,
     rows: list[tuple[Any, ...]],

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.apps import finance, wordcount
 from penstock.apps.flow_app import pieces
-from penstock_lab.results import Report
+from penstock_lab.results import ResultsPage
 
 #: Batches in which everything is compiled and loaded.
 WARM_UP = 3
@@ -96,6 +96,6 @@ def finance_flow(streams: Mapping[str, Any]) -> Any:
     return flow
 
 
-def goal(report: Report, text: str, least: float, ratio: float) -> None:
+def goal(report: ResultsPage, text: str, least: float, ratio: float) -> None:
     """Claim a ratio."""
     report.claim(text, f">= {least:g} times", f"{ratio:.2f} times", ratio >= least)

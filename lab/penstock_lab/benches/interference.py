@@ -20,14 +20,14 @@ import numpy as np
 
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.benches import autoscale
-from penstock_lab.results import Report, Table, announce
+from penstock_lab.results import ResultsPage, Table, announce
 
 TARGET = 6.0
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """The same rows alone and beside the other load."""
-    report = Report("Autoscaling beside another load", "penstock bench interference")
+    report = ResultsPage("Autoscaling beside another load", "penstock bench interference")
     loads = autoscale.make_loads(30.0 if quick else 60.0, rate=300.0)
     loads = replace(loads, parts=loads.parts[:1], arrivals=loads.arrivals[loads.arrivals < loads.parts[0][2]])
     work = Path(tempfile.mkdtemp(prefix="penstock-bench-"))

@@ -15,14 +15,14 @@ from penstock.preference import dominance_factor, skyline
 from penstock.preference.builders import minimize, skyline_of
 from penstock.preference.cross import NEVER, dominated_by, latest_dominator
 from penstock.preference.sliding import LiveSet
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 Floats = NDArray[np.float64]
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Measure; with ``quick`` on a tenth of the rows."""
-    report = Report("Preference kernels", "penstock bench kernels" + (" --quick" if quick else ""))
+    report = ResultsPage("Preference kernels", "penstock bench kernels" + (" --quick" if quick else ""))
     scale, repeats = (10, 3) if quick else (1, 5)
     _skylines(report, scale, repeats)
     _stream(report, scale, repeats)
@@ -74,7 +74,7 @@ def _opponents() -> dict[str, Callable[[Floats], NDArray[np.int64]]]:
     }
 
 
-def _skylines(report: Report, scale: int, repeats: int) -> None:
+def _skylines(report: ResultsPage, scale: int, repeats: int) -> None:
     sets, methods = point_sets(scale), _opponents()
     times: dict[str, list[float]] = {name: [] for name in methods}
     sizes, equal = [], True
@@ -110,7 +110,7 @@ def _skylines(report: Report, scale: int, repeats: int) -> None:
         report.claim(f"faster than {name} on 10k x 8", f">= {least}x", f"{ratio:.1f}x", ratio >= least)
 
 
-def _stream(report: Report, scale: int, repeats: int) -> None:
+def _stream(report: ResultsPage, scale: int, repeats: int) -> None:
     """Batches into an open pane: select the batch, merge it into the pane's partial result."""
     points = point_sets(scale)["10k x 8"]
     query = skyline_of(*(minimize(f"a{i}") for i in range(8)))
@@ -144,7 +144,7 @@ def _fill(query: Any, points: Floats, batch: int) -> Floats:
     return pane
 
 
-def _cross(report: Report, scale: int, repeats: int) -> None:
+def _cross(report: ResultsPage, scale: int, repeats: int) -> None:
     """The window stage's work: the skyline of a new pane against the live rows of five panes."""
     rng = np.random.default_rng(7)
     panes = [p[skyline(p)] for p in (rng.random((12_000 // scale, 8)) for _ in range(6))]

@@ -23,7 +23,7 @@ from penstock.spark.cluster import LocalCluster
 from penstock.traffic import map2, read_trace
 from penstock_lab.benches.autoscale import row_delays
 from penstock_lab.data import data_file
-from penstock_lab.results import Report, Table, announce
+from penstock_lab.results import ResultsPage, Table, announce
 from penstock_lab.trials.chain import Request, write
 from penstock_lab.trials.chain_logs import SAMPLE
 
@@ -65,12 +65,12 @@ class MeadResult:
     changes: int
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Run all models, compare, check what MEAD claims."""
     ability = cpu_share.probe()
     if not ability.works:
         raise PenstockError(f"This benchmark needs CPU quotas: {ability.found} {ability.how}")
-    report = Report("MEAD on Spark: log analysis under bursts", "penstock bench mead")
+    report = ResultsPage("MEAD on Spark: log analysis under bursts", "penstock bench mead")
     work = Path(tempfile.mkdtemp(prefix="penstock-mead-"))
     outcomes: list[MeadResult] = []
     try:
@@ -179,7 +179,7 @@ def _table(load: str, outcomes: list[MeadResult]) -> Table:
     return Table(f"{load}: mean response requirement", columns, rows, note)
 
 
-def _claims(report: Report, load: str, outcomes: list[MeadResult]) -> None:
+def _claims(report: ResultsPage, load: str, outcomes: list[MeadResult]) -> None:
     by = {(o.method, o.target): o for o in outcomes}
     most = next(o for o in outcomes if o.method == "static")
     for target in sorted({o.target for o in outcomes if o.method == "map"}):

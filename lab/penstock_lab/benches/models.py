@@ -21,7 +21,7 @@ from penstock.models.online import OnlineFit
 from penstock.models.trace_statistics import clean_gaps
 from penstock.traffic import read_trace
 from penstock_lab import recorded_traces
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 Floats = NDArray[np.float64]
 
@@ -30,9 +30,11 @@ LOADS = (0.5, 0.7, 0.9)
 MEAD = {"fit": "12-20 s", "mean": "200 ms", "percentile": "2.5 s"}
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """All tables and claims; ``quick`` takes fewer windows and repetitions."""
-    report = Report("Arrival and queueing models", "penstock bench models" + (" --quick" if quick else ""))
+    report = ResultsPage(
+        "Arrival and queueing models", "penstock bench models" + (" --quick" if quick else "")
+    )
     traces = _traces(quick)
     _speed(report, traces, repeats=5 if quick else 21)
     _accuracy(report, traces, folder)
@@ -75,7 +77,7 @@ def _timed(call: Callable[[], Any], repeats: int) -> float:
     return min(times)
 
 
-def _speed(report: Report, traces: dict[str, Floats], repeats: int) -> None:
+def _speed(report: ResultsPage, traces: dict[str, Floats], repeats: int) -> None:
     arrivals, service = kpc(*[fit_map2(1.0, dispersion=3.0)] * 4), Erlang(2, 0.7)
     mean = _timed(lambda: MapPh1(arrivals, service).mean_response, repeats)
 
@@ -107,7 +109,7 @@ def _speed(report: Report, traces: dict[str, Floats], repeats: int) -> None:
     report.claim("MAP(2) sampling", "5 million/s", f"{sampling / 1e6:.0f} million/s", sampling >= 5e6)
 
 
-def _accuracy(report: Report, traces: dict[str, Floats], folder: Path) -> None:
+def _accuracy(report: ResultsPage, traces: dict[str, Floats], folder: Path) -> None:
     rows, ratios = [], {"M/G/1": [], "Kingman": [], "MAP": [], "MAP, worst of 5": []}  # type: ignore[var-annotated]
     near_poisson, bursty_mg1 = [], []
     for name, gaps in traces.items():
@@ -169,7 +171,7 @@ def _plot(folder: Path, rows: list[Any], models: list[str]) -> Path:
     return path
 
 
-def _online(report: Report, traces: dict[str, Floats], seconds: float) -> None:
+def _online(report: ResultsPage, traces: dict[str, Floats], seconds: float) -> None:
     """The defaults on a live stream: new gaps every five seconds of stream time, CPU seconds counted."""
     data = recorded_traces.folder()
     if data is None:
@@ -201,7 +203,7 @@ def _beyond_chance(predicted: float, simulated: float, error: float) -> float:
     return max(abs(predicted - simulated) - 3.0 * error, 0.0) / simulated
 
 
-def _microbatch(report: Report, seconds: int) -> None:
+def _microbatch(report: ResultsPage, seconds: int) -> None:
     rows, errors, rng = [], [], np.random.default_rng(1)
     for dispersion in (1, 100, 1000):
         arrivals = fit_map2(0.002, dispersion=dispersion)
@@ -229,7 +231,7 @@ def _microbatch(report: Report, seconds: int) -> None:
     )  # fmt: skip
 
 
-def _network(report: Report, tuples: int) -> None:
+def _network(report: ResultsPage, tuples: int) -> None:
     rows, errors, rng = [], [], np.random.default_rng(2)
     for dispersion in (1, 10, 100):
         arrivals = fit_map2(1.0, dispersion=dispersion)

@@ -14,7 +14,7 @@ import numpy as np
 from penstock_lab.benches import query_flights, query_kills
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
-from penstock_lab.results import Report, Table, announce
+from penstock_lab.results import ResultsPage, Table, announce
 
 DELAY = "1 second"
 GOAL_RATE = 100_000
@@ -64,10 +64,10 @@ QUICK = Sizes(
 BATCH = 2
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """All comparisons, one after another."""
     sizes = QUICK if quick else FULL
-    report = Report(
+    report = ResultsPage(
         "Streaming preference queries: Penstock against a sliding window written by hand",
         "penstock bench query" + (" --quick" if quick else ""),
     )
@@ -96,7 +96,7 @@ def run(quick: bool, folder: Path) -> Report:
 class QueryBench:
     """The comparisons; each adds its tables and claims to the report."""
 
-    def __init__(self, scratch: Path, sizes: Sizes, report: Report, folder: Path) -> None:
+    def __init__(self, scratch: Path, sizes: Sizes, report: ResultsPage, folder: Path) -> None:
         self.scratch, self.sizes, self.report, self.folder = scratch, sizes, report, folder
 
     def session(self, runs: Sequence[Run], master: str = "local[2]") -> list[dict[str, Any]]:

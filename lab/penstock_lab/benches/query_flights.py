@@ -13,13 +13,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from penstock_lab.data import data_folder
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 FILE = "nycflights13_ooo.csv.gz"
 DROPS = (0.001, 0.01, 0.02, 0.05)
 
 
-def add(report: Report, session: Callable[[Sequence[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+def add(report: ResultsPage, session: Callable[[Sequence[dict[str, Any]]], list[dict[str, Any]]]) -> None:
     """The effect of the drop target on waiting and on lost rows; skipped where the data is not there."""
     source = data_folder() / FILE
     if not source.exists():

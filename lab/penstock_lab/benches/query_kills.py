@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from penstock_lab.benches.query_data import window_rows, write_stream
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 RATE, SECONDS, DIMS = 4000, 80, 4
 
 
-def add(report: Report, scratch: Path, kills: int) -> None:
+def add(report: ResultsPage, scratch: Path, kills: int) -> None:
     """Kill the driver with its whole process group at random instants, then let it finish."""
     stream = scratch / "kill-stream"
     write_stream(stream, RATE, SECONDS, DIMS)

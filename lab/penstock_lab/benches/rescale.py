@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from penstock.spark import session
 from penstock_lab.benches.flow_operators import finish, keep
 from penstock_lab.benches.flow_runs import FlowBench
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 KEYS, ROWS, EVERY, WARM = 100_000, 100_000, 5, 7
 STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -39,9 +39,9 @@ SIZES = (4, 3, 1, 2)
 LEAST = 0.05
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Both sides."""
-    report = Report("Live rescaling", "penstock bench rescale" + (" --quick" if quick else ""))
+    report = ResultsPage("Live rescaling", "penstock bench rescale" + (" --quick" if quick else ""))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         spark = session("local[2]", app="penstock bench rescale")
         spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -63,7 +63,7 @@ def run(quick: bool, folder: Path) -> Report:
     return report
 
 
-def _claim(report: Report, text: str, pause: float, restart: float) -> None:
+def _claim(report: ResultsPage, text: str, pause: float, restart: float) -> None:
     ratio = restart / max(pause, LEAST)
     measured = f"{pause:.2f} s against {restart:.2f} s: {ratio:.1f} times"
     report.claim(
@@ -74,7 +74,7 @@ def _claim(report: Report, text: str, pause: float, restart: float) -> None:
     )
 
 
-def _ours(bench: FlowBench, report: Report, tables: list[pa.Table], rounds: int) -> dict[str, float]:
+def _ours(bench: FlowBench, report: ResultsPage, tables: list[pa.Table], rounds: int) -> dict[str, float]:
     """The pause of each kind of change: the median over the rounds."""
     from penstock.spark.flow.flow import Flow
 
@@ -163,7 +163,7 @@ class _Feed:
 
 
 def _restarts(
-    bench: FlowBench, report: Report, tables: list[pa.Table], sizes: tuple[int, ...]
+    bench: FlowBench, report: ResultsPage, tables: list[pa.Table], sizes: tuple[int, ...]
 ) -> dict[str, float]:
     """Stop, repartition and start again, for each number of partitions; the median pause of each kind."""
     from penstock_lab.baselines import native

@@ -18,19 +18,21 @@ from penstock.sim.plants.query.source import query_stream
 from penstock.sim.plants.station import SimulatedStation
 from penstock.traffic import map2
 from penstock_lab.papers.drawing import draw
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Queue events a second, the two-stage plant against its limit, and single decisions."""
-    report = Report("Simulator speed and control cost", "penstock bench sim" + (" --quick" if quick else ""))
+    report = ResultsPage(
+        "Simulator speed and control cost", "penstock bench sim" + (" --quick" if quick else "")
+    )
     queues(report, 1_000_000 if quick else 10_000_000)
     preference(report, 12.0 if quick else 180.0, folder)
     control(report)
     return report
 
 
-def queues(report: Report, count: int) -> None:
+def queues(report: ResultsPage, count: int) -> None:
     """Single-threaded event rates; an event is an arrival, a start of service or a departure."""
     rng = np.random.default_rng(1)
     times = np.cumsum(rng.exponential(1.0, count))
@@ -85,7 +87,7 @@ def _operator(stream: Triggers) -> None:
     plant.wait_until(stream.seconds * 2)
 
 
-def preference(report: Report, seconds: float, folder: Path) -> None:
+def preference(report: ResultsPage, seconds: float, folder: Path) -> None:
     """A bursty stream of 30,000 tuples a second through both stages."""
     stream = query_stream(map2(rate=30_000, dispersion=1000), seconds, seed=1)
     plant = PreferencePlant(stream, pane_workers=4, window_workers=42)
@@ -129,7 +131,7 @@ def _draw(axes: Any, marks: list[tuple[float, float]]) -> None:
     axes.set(xlabel="virtual seconds", ylabel="CPU seconds", title="Two-stage plant at 30,000 tuples/s")
 
 
-def control(report: Report) -> None:
+def control(report: ResultsPage) -> None:
     """Single decisions."""
     speeds = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
     rows: list[list[Any]] = []

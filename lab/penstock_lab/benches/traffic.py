@@ -19,14 +19,14 @@ from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.stream import TupleStream
 from penstock.traffic.walk import RandomWalk
 from penstock_lab.data import data_folder
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 _MILLION = 1e6
 
 
-def run(quick: bool, folder: Path) -> Report:
+def run(quick: bool, folder: Path) -> ResultsPage:
     """Measure generators and statistics; check the goals and the known figures of a recorded trace."""
-    report = Report("Traffic: generators and trace statistics", "penstock bench traffic")
+    report = ResultsPage("Traffic: generators and trace statistics", "penstock bench traffic")
     rows = 500_000 if quick else 5_000_000
     _arrivals(report, rows)
     _tuples(report, rows // 2)
@@ -47,7 +47,7 @@ def _best(action: Callable[[], int], times: int = 3) -> tuple[int, float]:
     return rows, min(spent)
 
 
-def _arrivals(report: Report, rows: int) -> None:
+def _arrivals(report: ResultsPage, rows: int) -> None:
     rate = 100_000.0
     processes: dict[str, ArrivalProcess] = {
         "Poisson": poisson(rate),
@@ -93,7 +93,7 @@ def _plain_map2(rate: float, dispersion: float, rows: int) -> int:
     return len(times)
 
 
-def _tuples(report: Report, rows: int) -> None:
+def _tuples(report: ResultsPage, rows: int) -> None:
     rate, table, slowest = 100_000.0, [], np.inf
     for words in ("independent", "correlated", "anticorrelated"):
         for delay in (None, UniformDelay(0.2)):
@@ -127,7 +127,7 @@ def _tuples(report: Report, rows: int) -> None:
     )
 
 
-def _statistics(report: Report, folder: Path) -> None:
+def _statistics(report: ResultsPage, folder: Path) -> None:
     times = map2(10_000.0, 1000.0).sample(120.0, seed=1)[:1_000_000]
     _, seconds = _best(lambda: describe(times).count)
     report.tables.append(
@@ -157,7 +157,7 @@ def _statistics(report: Report, folder: Path) -> None:
     report.plots.append(scales)
 
 
-def _burstiness(report: Report, seconds: float) -> None:
+def _burstiness(report: ResultsPage, seconds: float) -> None:
     """What was asked for and what is read off the generated stream, with its sampling error."""
     table, misses = [], 0
     for wanted in (1.0, 100.0, 1000.0, 4000.0):
@@ -212,7 +212,7 @@ def _limit(found: Description) -> str:
     return f"{found.limit.value:,.0f} at {found.limit.scale:g} s" if found.limit else "none"
 
 
-def _recorded(report: Report, folder: Path) -> None:
+def _recorded(report: ResultsPage, folder: Path) -> None:
     file = data_folder() / "bc_paug89.csv.gz"
     try:
         trace = read_trace(file, "ts_us", "us")

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 
-def explain(report: Report, reasons: Mapping[str, str]) -> None:
+def explain(report: ResultsPage, reasons: Mapping[str, str]) -> None:
     """Add a table with a reason for each claim that did not hold; reasons are found by how the claim begins.
 
-    >>> made = Report("t", "c")
+    >>> made = ResultsPage("t", "c")
     >>> made.claim("Fig. 1: more", "yes", "no", False)
     >>> explain(made, {"Fig. 1": "another machine"})
     >>> made.tables[0].rows
@@ -27,10 +27,10 @@ def explain(report: Report, reasons: Mapping[str, str]) -> None:
 Choice = tuple[str, str, str]
 
 
-def disclose(report: Report, choices: Sequence[Choice]) -> None:
+def disclose(report: ResultsPage, choices: Sequence[Choice]) -> None:
     """Add a table of the choices that the paper leaves open, so that a reader sees which claims hang on them.
 
-    >>> made = Report("t", "c")
+    >>> made = ResultsPage("t", "c")
     >>> disclose(made, [("length", "their logs", "shorter: claim 1 differs")])
     >>> made.tables[0].rows
     [['length', 'their logs', 'shorter: claim 1 differs']]

@@ -8,7 +8,7 @@ import numpy as np
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 SETPOINT = 0.9
 #: Workers where there is no window stage, of which the controller takes one for granted: 60 for the pane stage.
@@ -18,7 +18,7 @@ TENTH = "100 milliseconds"
 PHASES = (40_000, 50_000, 70_000, 77_000, 55_000, 40_000)
 
 
-def artificial(report: Report, scale: float, folder: Path) -> None:
+def artificial(report: ResultsPage, scale: float, folder: Path) -> None:
     """Fig. 9: the rate changes every 30 seconds."""
     phase = max(5.0, 30.0 * scale)
     levels = tuple((i * phase, rate / PHASES[0]) for i, rate in enumerate(PHASES) if i)
@@ -86,7 +86,7 @@ def _draw_artificial(axes: Any, out: QueryOutcome) -> None:
     bottom.set(ylabel="panes/s", xlabel="time (s)")
 
 
-def bursts(report: Report, scale: float, folder: Path) -> None:
+def bursts(report: ResultsPage, scale: float, folder: Path) -> None:
     """Fig. 10: elasticity alone against two levels."""
     seconds = max(10.0, 100.0 * scale)
     streams = {
@@ -155,7 +155,7 @@ def _draw_bursts(axes: Any, outs: list[QueryOutcome]) -> None:
         one.legend(fontsize=7, loc="upper right")
 
 
-def splitting(report: Report, scale: float, folder: Path) -> None:
+def splitting(report: ResultsPage, scale: float, folder: Path) -> None:
     """Fig. 11: tuples that pass, by thread level, for even and for PID splitting."""
     levels = range(1, 13) if scale >= 0.3 else (1, 4, 8, 12)
     traffic = Traffic("map", 80_000, max(3.0, 30.0 * scale), 1000)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from penstock_lab.papers import elastic_panes, elastic_streams
 from penstock_lab.papers.differences import disclose, explain
-from penstock_lab.results import Report
+from penstock_lab.results import ResultsPage
 
 #: Why claims differ where they do, by how the claim begins. Only causes that were looked into; others are "not understood yet".
 REASONS = {
@@ -31,9 +31,9 @@ CHOICES = (
 )  # fmt: skip
 
 
-def run(scale: float, folder: Path) -> Report:
+def run(scale: float, folder: Path) -> ResultsPage:
     """Figs. 9-13 and 17, Tables 3-5 for the synthetic streams."""
-    report = Report("Elastic-PPQ in the simulator", f"penstock papers elastic-ppq --scale {scale:g}")
+    report = ResultsPage("Elastic-PPQ in the simulator", f"penstock papers elastic-ppq --scale {scale:g}")
     elastic_panes.artificial(report, scale, folder)
     elastic_panes.bursts(report, scale, folder)
     elastic_panes.splitting(report, scale, folder)

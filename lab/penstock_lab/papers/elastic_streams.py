@@ -8,7 +8,7 @@ import numpy as np
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 #: Stream -> (traffic law, tuples/s, burst), (threads of panes, of windows, splitting, delta %, CV) for both queries.
 STREAMS: dict[str, tuple[tuple[str, float, float], tuple[float, ...], tuple[float, ...]]] = {
@@ -39,7 +39,7 @@ def _traffic(name: str, scale: float) -> Traffic:
     return Traffic(law, rate, max(6.0, round(TUPLES[law] / rate) * scale), burst)  # type: ignore[arg-type]
 
 
-def merge_tasks(report: Report, scale: float, folder: Path) -> None:
+def merge_tasks(report: ResultsPage, scale: float, folder: Path) -> None:
     """Figs. 12 and 13: the window stage with and without MERGE tasks."""
     traffic = Traffic("map", 30_000, max(6.0, 160.0 * scale), 1000)
     plain, merging = spread(
@@ -102,7 +102,7 @@ def _draw_merge(axes: Any, plain: QueryOutcome, merging: QueryOutcome) -> None:
     axes[0].legend(fontsize=8)
 
 
-def tables(report: Report, scale: float) -> None:
+def tables(report: ResultsPage, scale: float) -> None:
     """Tables 3, 4 and 5."""
     names = list(STREAMS) if scale >= 0.3 else ["RW-DS", "MAP-DS I = 1K"]
     jobs = [
@@ -150,7 +150,7 @@ def _streams_table(names: list[str], outs: dict[Any, QueryOutcome]) -> Table:
     )
 
 
-def _table_claims(report: Report, names: list[str], outs: dict[Any, QueryOutcome]) -> None:
+def _table_claims(report: ResultsPage, names: list[str], outs: dict[Any, QueryOutcome]) -> None:
     deltas = {key: out.delta for key, out in outs.items()}
     worst = max(deltas, key=lambda k: deltas[k])
     report.claim(
@@ -178,7 +178,7 @@ def _table_claims(report: Report, names: list[str], outs: dict[Any, QueryOutcome
         )  # fmt: skip
 
 
-def sensitivity(report: Report, scale: float) -> None:
+def sensitivity(report: ResultsPage, scale: float) -> None:
     """Fig. 17: error of the utilisation and variation of the throughput by the two periods."""
     traffic = Traffic("map", 16_923, max(8.0, 120.0 * scale), 2853)
     controls = (2.5, 5.0, 10.0) if scale >= 0.3 else (2.5,)
@@ -221,7 +221,7 @@ CONTROLLERS = {
 }
 
 
-def _gains(report: Report, traffic: Traffic, outs: dict[Any, QueryOutcome]) -> None:
+def _gains(report: ResultsPage, traffic: Traffic, outs: dict[Any, QueryOutcome]) -> None:
     """Why the error is large: what the splitting controller does with other gains, at an interval of 2.5 s."""
     samplings = (0.1, 0.25)
     (authors, _), *others = CONTROLLERS.items()

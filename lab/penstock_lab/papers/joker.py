@@ -10,7 +10,7 @@ from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.joker_runs import (
     SOURCE,
-    Job,
+    JokerJob,
     JokerOutcome,
     adapt,
     adapt_all,
@@ -18,7 +18,7 @@ from penstock_lab.papers.joker_runs import (
     single,
     topology,
 )
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 ORDERS = {
     "fusion": "Fusion Only",
@@ -41,9 +41,9 @@ REASONS = {
 }
 
 
-def run(scale: float, folder: Path) -> Report:
+def run(scale: float, folder: Path) -> ResultsPage:
     """Figs. 5, 6, 8-12, 14, 15, 20 and 32."""
-    report = Report("Joker in the simulator", f"penstock papers joker --scale {scale:g}")
+    report = ResultsPage("Joker in the simulator", f"penstock papers joker --scale {scale:g}")
     counts = (32, 64, 128, 256, 512, 1024, 2048) if scale >= 0.3 else (64, 1024)
     seconds = 900.0 if scale >= 0.3 else 400.0
     orders(report, counts, seconds, folder)
@@ -60,10 +60,10 @@ def run(scale: float, folder: Path) -> Report:
     return report
 
 
-def orders(report: Report, counts: Any, seconds: float, folder: Path) -> None:
+def orders(report: ResultsPage, counts: Any, seconds: float, folder: Path) -> None:
     """Fig. 5: a region of four operators, fusion and fission alone and together."""
     cases = [(c, o) for c in counts for o in ORDERS]
-    made = adapt_all([Job(single(c), Organic(order=o), seconds) for c, o in cases])
+    made = adapt_all([JokerJob(single(c), Organic(order=o), seconds) for c, o in cases])
     found = dict(zip(cases, made, strict=True))
     rows = [[c, *(found[c, o].speedup for o in ORDERS), _told(found[c, "fusion-first"])] for c in counts]
     report.tables.append(
@@ -111,10 +111,10 @@ def _told(out: JokerOutcome) -> str:
     return "; ".join(f"{len(s)} pipelines x {k}" for name, (s, k) in out.configs.items() if name != "source")
 
 
-def sizes(report: Report, counts: Any, seconds: float, scale: float) -> None:
+def sizes(report: ResultsPage, counts: Any, seconds: float, scale: float) -> None:
     """Fig. 6: more operators, more cost."""
     lengths = (4, 8, 12) if scale >= 0.3 else (4, 8)
-    made = adapt_all([Job(single(c, n), seconds=seconds) for c in counts for n in lengths])
+    made = adapt_all([JokerJob(single(c, n), seconds=seconds) for c in counts for n in lengths])
     rows = _rows(counts, [out.speedup for out in made])
     report.tables.append(
         Table(
@@ -129,10 +129,10 @@ def sizes(report: Report, counts: Any, seconds: float, scale: float) -> None:
     )
 
 
-def regions(report: Report, counts: Any, seconds: float) -> None:
+def regions(report: ResultsPage, counts: Any, seconds: float) -> None:
     """Fig. 8: several regions."""
     names = ("tree", "reverse tree", "chain of 2", "chain of 4")
-    made = adapt_all([Job(topology(n, c), seconds=seconds) for c in counts for n in names])
+    made = adapt_all([JokerJob(topology(n, c), seconds=seconds) for c in counts for n in names])
     rows = _rows(counts, [out.speedup for out in made])
     report.tables.append(
         Table(
@@ -158,10 +158,10 @@ def _rows(counts: Any, values: list[Any]) -> list[list[Any]]:
     return [[c, *values[i * each : (i + 1) * each]] for i, c in enumerate(counts)]
 
 
-def uneven(report: Report, counts: Any, seconds: float) -> None:
+def uneven(report: ResultsPage, counts: Any, seconds: float) -> None:
     """Fig. 9: an upstream region eight times as costly as the downstream one."""
     graphs = [chain(SOURCE, [(multiply("costly", c),), (multiply("cheap", c / 8),)]) for c in counts]
-    made = adapt_all([Job(graph, seconds=seconds) for graph in graphs])
+    made = adapt_all([JokerJob(graph, seconds=seconds) for graph in graphs])
     rows: list[list[Any]] = [
         [c, out.speedup, out.configs["r1"][1], out.configs["r2"][1]]
         for c, out in zip(counts, made, strict=True)
@@ -179,7 +179,7 @@ def uneven(report: Report, counts: Any, seconds: float) -> None:
     report.claim("Fig. 9: the cheap region gets few", "4", str(top[3]), top[3] <= 5)
 
 
-def selectivity(report: Report, seconds: float) -> None:
+def selectivity(report: ResultsPage, seconds: float) -> None:
     """Fig. 10: operators of different cost and selectivity."""
     m = multiply
     operators = (
@@ -212,7 +212,7 @@ def selectivity(report: Report, seconds: float) -> None:
     )
 
 
-def monitoring(report: Report, seconds: float) -> None:
+def monitoring(report: ResultsPage, seconds: float) -> None:
     """Fig. 20: the network-monitoring application."""
     graph = RegionGraph((
         SimulatedRegion("source", (RegionOperator("read", 0.145e-6),), "source", ("filter",)),
@@ -246,12 +246,12 @@ def monitoring(report: Report, seconds: float) -> None:
     )  # fmt: skip
 
 
-def model_based(report: Report, seconds: float) -> None:
+def model_based(report: ResultsPage, seconds: float) -> None:
     """Fig. 32: against the pipelined-fission model."""
     rows: list[list[Any]] = []
     taken = FlowCosts()
     factors = (0.1, 0.2, 0.4, 0.8, 1.0)
-    made = adapt_all([Job(_mixed(factor), seconds=seconds) for factor in factors])
+    made = adapt_all([JokerJob(_mixed(factor), seconds=seconds) for factor in factors])
     organic = dict(zip(factors, made, strict=True))
     for factor in factors:
         graph = _mixed(factor)

@@ -4,13 +4,13 @@ from typing import Any
 
 from penstock.policies import Organic
 from penstock.sim.plants.regions.graph import FlowCosts, RegionOperator, chain
-from penstock_lab.papers.joker_runs import SOURCE, Job, adapt, adapt_all, single
-from penstock_lab.results import Report, Table
+from penstock_lab.papers.joker_runs import SOURCE, JokerJob, adapt, adapt_all, single
+from penstock_lab.results import ResultsPage, Table
 
 _STEP = 100.0
 
 
-def bottleneck(report: Report) -> None:
+def bottleneck(report: ResultsPage) -> None:
     """Fig. 11: the load doubles until one replica is not enough."""
     graph = chain(SOURCE, [(RegionOperator("m256", 1.85e-6),)])
     loads = (40e3, 80e3, 160e3, 320e3, 640e3)
@@ -51,10 +51,10 @@ def bottleneck(report: Report) -> None:
     )
 
 
-def increase(report: Report, counts: Any, seconds: float) -> None:
+def increase(report: ResultsPage, counts: Any, seconds: float) -> None:
     """Fig. 12: how much a change must gain to be kept."""
     values = (0.1, 0.2, 0.4)
-    made = adapt_all([Job(single(c), Organic(increase=v), seconds) for c in counts for v in values])
+    made = adapt_all([JokerJob(single(c), Organic(increase=v), seconds) for c in counts for v in values])
     speedups = [out.speedup for out in made]
     rows: list[list[Any]] = [[c, *speedups[3 * i : 3 * i + 3]] for i, c in enumerate(counts)]
     report.tables.append(
@@ -69,7 +69,7 @@ def increase(report: Report, counts: Any, seconds: float) -> None:
     )  # fmt: skip
 
 
-def utility(report: Report, seconds: float) -> None:
+def utility(report: ResultsPage, seconds: float) -> None:
     """Figs. 14 and 15: how much a split must promise."""
     rows: list[list[Any]] = []
     cases = (

@@ -92,7 +92,7 @@ class _Watch:
 
 
 @dataclass(frozen=True)
-class Job:
+class JokerJob:
     """One run of :func:`adapt` in another process."""
 
     graph: RegionGraph
@@ -100,12 +100,12 @@ class Job:
     seconds: float = 900.0
 
 
-def adapt_all(jobs: Sequence[Job]) -> list[JokerOutcome]:
+def adapt_all(jobs: Sequence[JokerJob]) -> list[JokerOutcome]:
     """All of them, on all cores."""
     return spread(_adapt_one, jobs)
 
 
-def _adapt_one(job: Job) -> JokerOutcome:
+def _adapt_one(job: JokerJob) -> JokerOutcome:
     return adapt(job.graph, job.policy, job.seconds)
 
 

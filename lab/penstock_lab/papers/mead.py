@@ -10,7 +10,7 @@ from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.mead_runs import SECONDS, STREAMS, MeadOutcome, MeadRun, arrivals, execute_all
 from penstock_lab.papers.parallel import spread
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 NAMES = {"mg1": "M/G/1", "gig1": "GI/G/1", "map": "MAP/G/1", "threshold": "threshold"}
 #: Fitting windows: Mead's default for the model that fits, the paper's two for those that only need a rate.
@@ -68,9 +68,9 @@ REASONS = {
 }
 
 
-def run(scale: float, folder: Path) -> Report:
+def run(scale: float, folder: Path) -> ResultsPage:
     """Fig. 3, Tables I-III, the threshold policy."""
-    report = Report("MEAD in the simulator", f"penstock papers mead --scale {scale:g}")
+    report = ResultsPage("MEAD in the simulator", f"penstock papers mead --scale {scale:g}")
     models(report, scale)
     seconds = max(180.0, SECONDS * scale)
     streams = [
@@ -120,7 +120,7 @@ def _jobs(streams: list[str], seconds: float, scale: float) -> list[list[MeadRun
     return sorted(groups, key=len, reverse=True)
 
 
-def models(report: Report, scale: float) -> None:
+def models(report: ResultsPage, scale: float) -> None:
     """Fig. 3: predicted and simulated response of one operator by utilisation."""
     loads = (0.3, 0.5, 0.6, 0.7, 0.8)
     rows: list[list[Any]] = []
@@ -165,7 +165,7 @@ def _gaps(stream: str | None, seconds: float) -> Any:
 
 
 def requirement(
-    report: Report,
+    report: ResultsPage,
     title: str,
     paper: Any,
     streams: list[str],
@@ -219,7 +219,9 @@ def requirement(
     )  # fmt: skip
 
 
-def window_size(report: Report, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
+def window_size(
+    report: ResultsPage, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]
+) -> None:
     """Table III."""
     rows: list[list[Any]] = []
     for (stream, target), published in TABLE_3.items():
@@ -245,7 +247,7 @@ def window_size(report: Report, streams: list[str], seconds: float, outs: dict[A
         )  # fmt: skip
 
 
-def threshold(report: Report, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
+def threshold(report: ResultsPage, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
     """The threshold policy, which knows no target."""
     rows = [
         [s, THRESHOLD[s][0], outs[MeadRun(s, "threshold", 0.0, seconds)].mean, THRESHOLD[s][1],
@@ -261,7 +263,7 @@ def threshold(report: Report, streams: list[str], seconds: float, outs: dict[Any
     )
 
 
-def headline(report: Report, outs: dict[Any, MeadOutcome]) -> None:
+def headline(report: ResultsPage, outs: dict[Any, MeadOutcome]) -> None:
     """What must hold on SYNT and BC."""
     maps = [o for r, o in outs.items() if r.model == "map" and r.windows > 1 and r.stream in ("SYNT", "BC")]
     ours, two = ([o for o in maps if o.run.windows == windows] for windows in (3, 2))

@@ -13,7 +13,7 @@ from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.mpc_migration import migration
 from penstock_lab.papers.mpc_runs import FREQUENCIES, MOST, WALKS, MpcOutcome, MpcRun, execute
 from penstock_lab.papers.parallel import spread
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 STRATEGIES = ("Th-Node", "Th-Power", "Lat-Node", "Lat-Power")
 #: (name, switching cost, horizon)
@@ -39,9 +39,9 @@ REASONS = {
 }
 
 
-def run(scale: float, folder: Path) -> Report:
+def run(scale: float, folder: Path) -> ResultsPage:
     """Tables 5 and 7, Results 1-4, power against the static peak, migration protocols."""
-    report = Report("MPC in the simulator", f"penstock papers mpc --scale {scale:g}")
+    report = ResultsPage("MPC in the simulator", f"penstock papers mpc --scale {scale:g}")
     search(report)
     migration(report, scale, folder)
     lengths = {"walk": max(20, int(180 * scale)), "day": max(20, int(235 * scale))}
@@ -72,7 +72,7 @@ def run(scale: float, folder: Path) -> Report:
     return report
 
 
-def search(report: Report) -> None:
+def search(report: ResultsPage) -> None:
     """Table 5: states explored, and time, of three exact searches."""
     rng = np.random.default_rng(4)
     axes = [np.arange(1.0, MOST + 1), np.arange(1.0, len(FREQUENCIES) + 1)]
@@ -138,7 +138,7 @@ def _timed(work: Any) -> tuple[float, Any]:
 
 
 def results(
-    report: Report, workloads: Any, strategies: Any, lengths: Any, outs: dict[MpcRun, MpcOutcome]
+    report: ResultsPage, workloads: Any, strategies: Any, lengths: Any, outs: dict[MpcRun, MpcOutcome]
 ) -> None:
     """Results 1-4 (Figs. 12, 14, 16, 17)."""
     rows: list[list[Any]] = []
@@ -213,7 +213,7 @@ def _figures(w: str, s: str, sw: float, h: int, seconds: int, outs: dict[MpcRun,
 
 
 def saving(
-    report: Report, workloads: Any, strategies: Any, lengths: Any, outs: dict[MpcRun, MpcOutcome]
+    report: ResultsPage, workloads: Any, strategies: Any, lengths: Any, outs: dict[MpcRun, MpcOutcome]
 ) -> None:
     """Power against twelve replicas at the highest frequency."""
     rows: list[list[Any]] = []
@@ -244,7 +244,7 @@ def saving(
         )  # fmt: skip
 
 
-def against_baselines(report: Report, workload: str, seconds: int) -> None:
+def against_baselines(report: ResultsPage, workload: str, seconds: int) -> None:
     """Table 7."""
     specs = {
         "rules 0.9": MpcRun(workload, "rules 0.9", 0.0, 1, 4.0, seconds),

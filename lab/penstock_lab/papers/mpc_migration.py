@@ -12,7 +12,7 @@ from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, Par
 from penstock.sim.plants.operator.triggers import Triggers
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.mpc_runs import KEYS, SLIDE, alias_tables, quote_triggers
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 #: When the rate steps up, and when six replicas become eight.
 STEP, CHANGE, END = 5.0, 6.0, 10.0
@@ -21,7 +21,7 @@ _SLOT = 0.02
 _MONITORED = 1.0
 
 
-def migration(report: Report, scale: float, folder: Path) -> None:
+def migration(report: ResultsPage, scale: float, folder: Path) -> None:
     """The rate goes from 300,000 to 400,000 quotes a second; a second later replicas are added."""
     rates = np.where(np.arange(int(END)) < STEP, 3e5, 4e5)
     times, keys = quote_triggers(

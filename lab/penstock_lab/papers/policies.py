@@ -40,7 +40,7 @@ from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.policies_beyond import beyond
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 TRACES = ("bc", "worldcup", "azure-code", "azure-conv")
 #: Mean response in seconds that every observation should keep, and the share of observations that may miss it.
@@ -199,13 +199,13 @@ REASONS = {
 }
 
 
-def run(scale: float, folder: Path) -> Report:
+def run(scale: float, folder: Path) -> ResultsPage:
     """The table, with what was checked."""
     if recorded_traces.folder() is None:
         raise PenstockError(
             "The real traces are not here; name the folder that has them with the environment variable PENSTOCK_DATA."
         )
-    report = Report("All policies on four real traces", f"penstock papers policies --scale {scale:g}")
+    report = ResultsPage("All policies on four real traces", f"penstock papers policies --scale {scale:g}")
     lengths = {
         "spark": None if scale >= 1 else 1200.0 * scale,
         "query": max(20.0, 120.0 * scale),
@@ -234,7 +234,7 @@ def run(scale: float, folder: Path) -> Report:
     return report
 
 
-def _table(report: Report, plant: str, title: str, found: list[Filled]) -> None:
+def _table(report: ResultsPage, plant: str, title: str, found: list[Filled]) -> None:
     rows = [
         [f.cell.trace, f.cell.policy, f.mean, f.p95, f"{f.missed:.1%}", f.core_seconds, f.reconfigurations, "yes" if f.met else "no"]
         for f in sorted(found, key=lambda f: TRACES.index(f.cell.trace))
@@ -250,7 +250,7 @@ def _table(report: Report, plant: str, title: str, found: list[Filled]) -> None:
     )  # fmt: skip
 
 
-def _claims(report: Report, found: list[Filled]) -> None:
+def _claims(report: ResultsPage, found: list[Filled]) -> None:
     for trace in dict.fromkeys(f.cell.trace for f in found):
         here = [f for f in found if f.cell.trace == trace]
         peak = next(f for f in here if f.cell.policy == "Static peak")

@@ -17,7 +17,7 @@ from penstock.sim.plants.regions.graph import RegionOperator, chain
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.traffic.keys import zipf
 from penstock_lab.papers.parallel import spread
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 FREQUENCIES = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 
@@ -147,7 +147,7 @@ def execute(pair: Pair) -> dict[str, float]:
     }
 
 
-def beyond(report: Report, scale: float) -> None:
+def beyond(report: ResultsPage, scale: float) -> None:
     """The table, and whether each option does what it is for."""
     specs = comparisons(scale)
     pairs = [Pair(scale, i, name) for i, spec in enumerate(specs) for name in spec.policies]
@@ -172,7 +172,7 @@ def beyond(report: Report, scale: float) -> None:
         _claims(report, found)
 
 
-def _claims(report: Report, found: dict[str, dict[str, float]]) -> None:
+def _claims(report: ResultsPage, found: dict[str, dict[str, float]]) -> None:
     def told(key: str, *names: str) -> str:
         return ", ".join(f"{n} {found[n][key]:.3g}" for n in names)
 

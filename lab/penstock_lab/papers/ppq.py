@@ -4,7 +4,7 @@ from pathlib import Path
 
 from penstock_lab.papers import ppq_panes, ppq_windows
 from penstock_lab.papers.differences import disclose, explain
-from penstock_lab.results import Report
+from penstock_lab.results import ResultsPage
 
 #: Why claims differ where they do, by how the claim begins. Only causes that were looked into; others are "not understood yet".
 REASONS = {
@@ -28,9 +28,9 @@ CHOICES = (
 )  # fmt: skip
 
 
-def run(scale: float, folder: Path) -> Report:
+def run(scale: float, folder: Path) -> ResultsPage:
     """Figs. 8-10, 12-14 and 17."""
-    report = Report("PPQ in the simulator", f"penstock papers ppq --scale {scale:g}")
+    report = ResultsPage("PPQ in the simulator", f"penstock papers ppq --scale {scale:g}")
     ppq_panes.strategies(report, scale, folder)
     ppq_panes.disorder(report, scale, folder)
     ppq_windows.scheduling(report, scale, folder)

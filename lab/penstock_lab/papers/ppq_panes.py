@@ -7,7 +7,7 @@ from typing import Any
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 TENTH = "100 milliseconds"
 STRATEGIES = ("PB_RR", "TB_RR", "AS", "AS_PID")
@@ -34,7 +34,7 @@ def base(burst: float, seconds: float, rate: float = 100_000) -> SimulatedQueryR
     )  # fmt: skip
 
 
-def strategies(report: Report, scale: float, folder: Path) -> None:
+def strategies(report: ResultsPage, scale: float, folder: Path) -> None:
     """Fig. 8: strategies x burstiness x workers."""
     seconds = max(3.0, 25.0 * scale)
     workers = (5, 6, 7, 9, 13, 17) if scale >= 0.3 else (5, 9, 17)
@@ -77,7 +77,9 @@ def _first(outs: dict[Any, QueryOutcome], name: str, strategy: str, workers: Any
     return next((n for n in workers if outs[name, strategy, n].mean_rho(warm) < 1.0), None)
 
 
-def _enough(report: Report, scenarios: Any, workers: Any, outs: dict[Any, QueryOutcome], warm: float) -> None:
+def _enough(
+    report: ResultsPage, scenarios: Any, workers: Any, outs: dict[Any, QueryOutcome], warm: float
+) -> None:
     rows = []
     most = workers[-1]
     for name in scenarios:
@@ -112,7 +114,7 @@ def _enough(report: Report, scenarios: Any, workers: Any, outs: dict[Any, QueryO
         )  # fmt: skip
 
 
-def _strategy_claims(report: Report, workers: Any, outs: dict[Any, QueryOutcome], warm: float) -> None:
+def _strategy_claims(report: ResultsPage, workers: Any, outs: dict[Any, QueryOutcome], warm: float) -> None:
     high = "high, I = 6K"
     most = workers[-1]
     pb, tb, as_, pid = (outs[high, s, most] for s in STRATEGIES)
@@ -152,7 +154,7 @@ def _strategy_claims(report: Report, workers: Any, outs: dict[Any, QueryOutcome]
 
 
 def _setpoint(
-    report: Report, seconds: float, workers: Any, outs: dict[Any, QueryOutcome], warm: float
+    report: ResultsPage, seconds: float, workers: Any, outs: dict[Any, QueryOutcome], warm: float
 ) -> None:
     """Fig. 8c-f: AS_PID once more, four times as long, where it can hold the set-point and must split for it."""
     # Enough workers to reach it by splitting, and too few to reach it without.
@@ -198,7 +200,7 @@ def _draw(axes: Any, scenarios: Any, workers: Any, outs: dict[Any, QueryOutcome]
     axes[0][0].legend(fontsize=8)
 
 
-def disorder(report: Report, scale: float, folder: Path) -> None:
+def disorder(report: ResultsPage, scale: float, folder: Path) -> None:
     """Figs. 9 and 10: in order against out of order, by the tuples' delay."""
     seconds = max(4.0, 30.0 * scale)
     delays = (0.0, 0.1, 0.2, 0.5, 1.0) if scale >= 0.3 else (0.0, 0.5)
@@ -250,7 +252,7 @@ def disorder(report: Report, scale: float, folder: Path) -> None:
     report.plots.append(draw(folder / "ppq-fig9.png", lambda axes: _draw_disorder(axes, rows), 1, 2))
 
 
-def _open_panes(report: Report, scale: float, outs: dict[Any, QueryOutcome]) -> None:
+def _open_panes(report: ResultsPage, scale: float, outs: dict[Any, QueryOutcome]) -> None:
     seconds = max(3.0, 20.0 * scale)
     delays = (0.1, 0.2, 0.5, 1.0)
     slides = {"20 milliseconds": 20, "50 milliseconds": 50, TENTH: 100, "200 milliseconds": 200}

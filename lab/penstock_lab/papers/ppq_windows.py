@@ -11,10 +11,10 @@ from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.ppq_panes import COMPARISON, TUPLE
 from penstock_lab.papers.query_runs import SimulatedQueryRun, Traffic, execute
-from penstock_lab.results import Report, Table
+from penstock_lab.results import ResultsPage, Table
 
 
-def scheduling(report: Report, scale: float, folder: Path) -> None:
+def scheduling(report: ResultsPage, scale: float, folder: Path) -> None:
     """Figs. 12 and 13: windows to whoever is free, or to workers in turn."""
     seconds = max(5.0, 30.0 * scale)
     levels = (1000, 2500, 4000, 6000, 8000) if scale >= 0.3 else (1000, 6000)
@@ -63,7 +63,7 @@ def _ratio(out: Any, seconds: float) -> float:
     return float(min(counts[first + 1 :].mean() / 5.0, 1.0)) if len(counts) > first + 1 else float("nan")
 
 
-def _balance(report: Report, scale: float, seconds: float) -> None:
+def _balance(report: ResultsPage, scale: float, seconds: float) -> None:
     workers = (3, 5, 8, 11, 13) if scale >= 0.3 else (5, 13)
     rows: list[list[Any]] = []
     for burst, n in ((2500, 3), (6000, 4)):
@@ -96,7 +96,7 @@ def _draw(axes: Any, levels: Any, rows: list[list[Any]]) -> None:
     axes.legend()
 
 
-def panes_against_windows(report: Report, scale: float) -> None:
+def panes_against_windows(report: ResultsPage, scale: float) -> None:
     """Fig. 14: comparisons with panes over comparisons where each window is updated tuple by tuple."""
     pane = 5_000 if scale >= 0.3 else 800
     rows: list[list[Any]] = []
@@ -142,7 +142,7 @@ def _skyline(points: Any) -> tuple[Any, int]:
     return pool.rows[0, : sizes[0]].astype(np.float64), int(made.sum())
 
 
-def punctuations(report: Report, scale: float) -> None:
+def punctuations(report: ResultsPage, scale: float) -> None:
     """Fig. 17: K-slack against giving up 1, 2 or 5 % of the tuples."""
     seconds = max(20.0, 120.0 * scale)
     traffic = Traffic("poisson", 3_000, seconds)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.simulation_jobs import Job, run_jobs
+from penstock.cli.simulation_jobs import SimulationJob, run_jobs
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
 
@@ -98,7 +98,7 @@ def simulate(
     stream = load(trace or kind.trace, seconds, seed, column, unit)
     every = _every(kind.period if period is None else period, stream.seconds)
     jobs = [
-        Job(plant, parameters, stream, seed, spec, goal, every, metric, _left_out(warm_up, stream.seconds))
+        SimulationJob(plant, parameters, stream, seed, spec, goal, every, metric, _left_out(warm_up, stream.seconds))
         for spec in policy or _catalog(kind.kind)
     ]  # fmt: skip
     outcomes = run_jobs(jobs, progress=not as_json)

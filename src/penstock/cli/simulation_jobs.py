@@ -20,7 +20,7 @@ _FEW = 400_000
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class SimulationJob:
     """One policy on one load."""
 
     plant: str
@@ -34,7 +34,7 @@ class Job:
     warm_up: float
 
 
-def run_jobs(jobs: Sequence[Job], progress: bool = True) -> "list[ClosedLoopResult]":
+def run_jobs(jobs: Sequence[SimulationJob], progress: bool = True) -> "list[ClosedLoopResult]":
     """The results in the order of the jobs; what is done is told on the error output while others run."""
     for job in jobs:
         _policy(job)  # a mistake in a name is told before anything runs
@@ -56,7 +56,7 @@ def run_jobs(jobs: Sequence[Job], progress: bool = True) -> "list[ClosedLoopResu
     return [done[place] for place in range(len(jobs))]
 
 
-def execute(job: Job) -> "ClosedLoopResult":
+def execute(job: SimulationJob) -> "ClosedLoopResult":
     """Run one policy."""
     from penstock.sim.closed_loop import run_policy
     from penstock.sim.plant_catalog import simulated_plant
@@ -76,7 +76,7 @@ def execute(job: Job) -> "ClosedLoopResult":
     )
 
 
-def _policy(job: Job) -> Any:
+def _policy(job: SimulationJob) -> Any:
     from penstock.policies.catalog import policy_named
     from penstock.sim.plant_catalog import simulated_plant
 

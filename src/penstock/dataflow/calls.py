@@ -32,7 +32,7 @@ class DeadRows:
 
 
 @dataclass(frozen=True)
-class Work:
+class CallWork:
     """What an operator is called with: the tuples by port, the state, where output goes."""
 
     task: "Task"

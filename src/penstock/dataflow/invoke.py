@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.buffering import Waiting
-from penstock.dataflow.calls import DeadRows, Work
+from penstock.dataflow.calls import CallWork, DeadRows
 from penstock.dataflow.kept_keys import check_kept
 from penstock.dataflow.key_types import cast_keys
 from penstock.dataflow.keys import Hashes, hash_keys, missing_keys, within
@@ -105,7 +105,7 @@ def invoke(task: Task, arrived: Mapping[str, Chunk], before: Before = Before()) 
             p: Rows(c.table, c.positions, np.zeros(c.rows, dtype=np.int64), 1)
             for p, c in _all_ports(task, ports).items()
         }
-        result.dead += _call(Work(task, rows, None, output))
+        result.dead += _call(CallWork(task, rows, None, output))
     else:
         due = _called(task, before, output) if task.spec.watches else None
         layers = before.layers if due is None else [*before.layers, due.layer]
@@ -135,7 +135,7 @@ def _with_kept_keys(task: Task, arrived: Mapping[str, Chunk], port: str, out: Ch
     return Chunk(out.table, out.positions, hashes if keys == task.region_keys else None)
 
 
-def _call(work: Work) -> list[DeadRows]:
+def _call(work: CallWork) -> list[DeadRows]:
     """Hand the tuples to the operator; what had to be put aside is given back."""
     if any(len(rows) for rows in work.rows.values()):
         (call_rows if work.task.spec.grain == "key" else call_tables)(work)
@@ -163,13 +163,13 @@ def _keyed(
     }
     held: dict[str, pa.Array] = {}
     if spec.need.immediate:
-        result.dead += _call(Work(task, rows, state, output))
+        result.dead += _call(CallWork(task, rows, state, output))
     else:
         waiting = Waiting(spec, rows, assigned, layers, state)
         taken = waiting.takes(state)
         # In grain "key" a call may change the rule for the tuples after it, so all are there to be taken.
         ready = waiting.queues if spec.grain == "key" else waiting.ready(taken)
-        result.dead += _call(Work(task, ready, state, output, taken))
+        result.dead += _call(CallWork(task, ready, state, output, taken))
         still = waiting.held(taken)
         held, result.waiting, result.fullest = still.lists, still.count, still.fullest
         keep_waiting(spec, state, held)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.dataflow.calls import Work, gallop, is_fatal, smallest
+from penstock.dataflow.calls import CallWork, gallop, is_fatal, smallest
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.key_state import KeyState, KeyStates
 from penstock.dataflow.output import BadOutput, Output
@@ -41,7 +41,7 @@ class Call:
         return Call(self.slot, {**self.ranges, port: (first + begin, first + end)})
 
 
-def call_rows(work: Work) -> None:
+def call_rows(work: CallWork) -> None:
     """Hand the tuples to the operator, key by key."""
     calls = _Calls(work)
     bad = calls.all()
@@ -53,7 +53,7 @@ def call_rows(work: Work) -> None:
 
 
 class _Calls:
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: CallWork) -> None:
         self.work = work
         self.states = None if work.state is None else KeyStates(work.task, work.state)
         #: The state of the key whose calls are being made.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.dataflow.calls import Work, gallop, is_fatal, smallest
+from penstock.dataflow.calls import CallWork, gallop, is_fatal, smallest
 from penstock.dataflow.output import BadOutput, Output, cause_of
 from penstock.dataflow.rows import Rows
 from penstock.dataflow.state import check_columns
@@ -13,7 +13,7 @@ from penstock.dataflow.state import check_columns
 Ints = NDArray[np.int64]
 
 
-def call_tables(work: Work) -> None:
+def call_tables(work: CallWork) -> None:
     """Hand the tuples to the operator."""
     if not work.forgiving:
         try:
@@ -34,7 +34,7 @@ def call_tables(work: Work) -> None:
 class _Parts:
     """The tuples in a row of things that can be tried one by one: tuples, or keys where a call needs several of them."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: CallWork) -> None:
         self.work = work
         self.by_key = not work.divisible or len(work.rows) > 1
         ((_, first), *_) = work.rows.items()
@@ -109,7 +109,7 @@ class _Parts:
         return {p: self.work.rows[p].take(n) for p, n in self.numbers(begin, end).items()}
 
 
-def _invoke(work: Work, rows: Mapping[str, Rows], output: Output, whole: bool, keep: bool = True) -> None:
+def _invoke(work: CallWork, rows: Mapping[str, Rows], output: Output, whole: bool, keep: bool = True) -> None:
     """One call; on some of the tuples the operator sees the states of their keys only, as copies."""
     state, task = work.state, work.task
     if state is not None and not whole:

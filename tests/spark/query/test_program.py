@@ -17,7 +17,7 @@ from penstock.preference.preference import Preference
 from penstock.preference.splitting import StatisticSplitting
 from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import JobsEngine, Rows
+from penstock.spark.runtime.engine import BatchRows, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import Batch
 from penstock.testing.frames import InProcessFrame, InProcessSession
@@ -175,7 +175,7 @@ def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object
         parts = [[table(rows[:half], first)], [table(rows[half:], first + half)]]
         batch = Batch(
             number,
-            Rows(frame=InProcessFrame(parts)),
+            BatchRows(frame=InProcessFrame(parts)),
             JobsEngine(InProcessSession()),
             InProcessSession(),
             state,

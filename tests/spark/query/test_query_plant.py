@@ -17,7 +17,7 @@ from penstock.policies import Fuzzy
 from penstock.spark.query.figures import stage_utilisation
 from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.query_plant import QueryPlant
-from penstock.spark.runtime.engine import JobsEngine, Rows
+from penstock.spark.runtime.engine import BatchRows, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import Batch
 from penstock.testing.frames import InProcessFrame, InProcessSession
@@ -69,7 +69,7 @@ def query_run(tmp_path):
             frame = InProcessFrame([[pa.record_batch([pa.array(c) for c in columns], schema=SCHEMA)]])
             batch = Batch(
                 number,
-                Rows(frame=frame),
+                BatchRows(frame=frame),
                 JobsEngine(InProcessSession()),
                 InProcessSession(),
                 state,

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.channel import Channel, PeerLostError, StrangerError, listener
-from penstock.spark.runtime.engine import JobsEngine, ResidentEngine, Rows, Stage, with_retries
+from penstock.spark.runtime.engine import BatchRows, JobsEngine, ResidentEngine, Stage, with_retries
 from penstock.spark.runtime.task import partition_id
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 from penstock.testing.frames import InProcessSession
@@ -119,7 +119,7 @@ def test_stages_give_what_they_give_as_spark_jobs(engine):
     rng = np.random.default_rng(1)
     for partitions in (1, 2, 7):
         keys = [rng.integers(0, 40, 500).tolist() for _ in range(partitions)]
-        rows = Rows(readings=[Keys(k) for k in keys], schema=SCHEMA)
+        rows = BatchRows(readings=[Keys(k) for k in keys], schema=SCHEMA)
         expected = dict(Counter(k for part in keys for k in part))
         assert counted(engine.run(rows, STAGES)) == expected
         assert counted(JobsEngine(InProcessSession()).run(rows, STAGES)) == expected
@@ -133,12 +133,12 @@ def numbers(batches):
 
 @pytest.mark.parametrize(("pieces", "most"), [(1, 0), (8, 0), (8, 3)])
 def test_numbered_pieces_are_each_done_once(engine, pieces, most):
-    done = counted(engine.run(Rows(numbers=pieces, most=most), [Stage(numbers, SCHEMA)]))
+    done = counted(engine.run(BatchRows(numbers=pieces, most=most), [Stage(numbers, SCHEMA)]))
     assert sorted(done) == list(range(pieces))
 
 
 def test_workers_come_and_go_between_jobs_and_every_job_is_whole(engine):
-    rows = Rows(readings=[Keys(list(range(60)))], schema=SCHEMA)
+    rows = BatchRows(readings=[Keys(list(range(60)))], schema=SCHEMA)
     for planned in (1, 4, 2, 5, 3):
         engine.resize(planned)
         assert engine.workers.planned == planned
@@ -163,7 +163,7 @@ class DiesOnce:
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_job_can_be_run_again(engine, tmp_path):
-    rows = Rows(readings=[Keys(list(range(60))), Keys(list(range(30)))], schema=SCHEMA)
+    rows = BatchRows(readings=[Keys(list(range(60))), Keys(list(range(30)))], schema=SCHEMA)
     stages = [Stage(send, SCHEMA), Stage(DiesOnce(tmp_path / "died"), SCHEMA, 5), Stage(same, SCHEMA, 3)]
     with pytest.raises(WorkerLostError):
         engine.run(rows, stages)
@@ -185,7 +185,7 @@ class Raises:
 
 
 def test_what_a_stage_raises_reaches_the_driver_and_the_workers_go_on(engine):
-    rows = Rows(readings=[Keys([1, 2, 3])], schema=SCHEMA)
+    rows = BatchRows(readings=[Keys([1, 2, 3])], schema=SCHEMA)
     with pytest.raises(PenstockError, match=r"^One sentence$"):
         engine.run(rows, [Stage(send, SCHEMA), Stage(Raises(PenstockError("One sentence")), SCHEMA, 5)])
     with pytest.raises(RuntimeError, match="ValueError: no such thing"):
@@ -196,7 +196,7 @@ def test_what_a_stage_raises_reaches_the_driver_and_the_workers_go_on(engine):
 def test_objects_that_are_kept_travel_once_and_reach_workers_that_come_later(engine):
     reading = Keys(list(range(50_000)))
     engine.workers.keep(reading)
-    rows = Rows(readings=[reading], schema=SCHEMA)
+    rows = BatchRows(readings=[reading], schema=SCHEMA)
     first = len(engine.workers._keeping.dumps(rows))
     assert first < 2_000 < len(pickle.dumps(rows))
     assert sum(counted(engine.run(rows, STAGES)).values()) == 50_000
@@ -220,7 +220,7 @@ def test_a_peer_without_the_secret_is_turned_away_before_anything_is_read(proces
             socket.create_connection(workers._address) as rude,
         ):
             rude.sendall(pickle.dumps(Raises) * 10)
-            rows = Rows(readings=[Keys([7])], schema=SCHEMA)
+            rows = BatchRows(readings=[Keys([7])], schema=SCHEMA)
             assert counted(engine.run(rows, STAGES)) == {7: 1}
             mute.close()
     finally:
@@ -253,7 +253,7 @@ def test_no_worker_at_all_is_one_sentence():
     engine = ResidentEngine(Workers(lambda task: forever.wait() and None), 1, patience=0.2)
     try:
         with pytest.raises(WorkerLostError, match="engine='jobs'"):
-            engine.run(Rows(numbers=1), [Stage(numbers, SCHEMA)])
+            engine.run(BatchRows(numbers=1), [Stage(numbers, SCHEMA)])
     finally:
         forever.set()
         engine.close()

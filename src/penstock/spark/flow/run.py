@@ -18,7 +18,7 @@ from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.writing import HANDED
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import Rows
+from penstock.spark.runtime.engine import BatchRows
 from penstock.spark.runtime.microbatch import Launch, MicroBatchRun
 from penstock.spark.runtime.starting import deprecated
 
@@ -120,7 +120,7 @@ class FlowRun(MicroBatchRun):
         return self._flow.profile
 
     def _process(
-        self, rows: Rows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
+        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
     ) -> None:
         self._hold_off()
         with self._working:

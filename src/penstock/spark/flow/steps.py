@@ -24,7 +24,7 @@ from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import SegmentWork
 from penstock.spark.flow.writing import HANDED, FlowOutputs
-from penstock.spark.runtime.engine import Engine, Rows, Stage
+from penstock.spark.runtime.engine import BatchRows, Engine, Stage
 from penstock.spark.runtime.manifest import Publication
 
 Reports = list[TaskReport]
@@ -37,7 +37,7 @@ class SegmentRun:
     batch: int
     segment: int
     plan: Plan
-    rows: Rows | None = None
+    rows: BatchRows | None = None
     files: tuple[str, ...] = ()
 
 
@@ -109,7 +109,7 @@ class Stepper:
             rows = part.rows
             stages = [Stage(SourceTask(job, definition.sources, definition.timed), schema)]
         else:
-            rows = Rows(numbers=layout.workers(part.segment, 1))
+            rows = BatchRows(numbers=layout.workers(part.segment, 1))
             stages = [Stage(LevelTask(job, 1, part.files), schema)]
         first = 1 if part.rows is not None else 2
         stages += [

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from penstock.disorder.stats import BatchStats
-from penstock.spark.runtime.engine import Engine, Rows, Stage
+from penstock.spark.runtime.engine import BatchRows, Engine, Stage
 from penstock.spark.runtime.orders import ArrowFunction
 from penstock.spark.runtime.report import Report
 
@@ -126,5 +126,5 @@ class NumberedStage(ABC):
 
 def run_stage(engine: Engine, stage: ArrowFunction, kind: type[R], pieces: int, most: int = 0) -> list[R]:
     """Run a stage over the numbers 0 .. pieces - 1, a number a task (or dealt to at most ``most``); gather the reports."""
-    batches = engine.run(Rows(numbers=pieces, most=most), [Stage(stage, _SCHEMA)])
+    batches = engine.run(BatchRows(numbers=pieces, most=most), [Stage(stage, _SCHEMA)])
     return [kind.from_json(text) for batch in batches for text in batch.column("report").to_pylist()]

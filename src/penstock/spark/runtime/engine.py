@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.spark.runtime.channel import CONTROL, ROWS, Frame, PeerLostError
-from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, Work
+from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, StageWork
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 
 ENGINES = ("jobs", "resident")
@@ -44,7 +44,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchRows:
     """What the first stage works on, in one of three forms.
 
     ``frame``: a DataFrame. ``readings``: functions that tasks call, each giving the rows of a partition. ``numbers``: no
@@ -77,7 +77,7 @@ class Engine(Protocol):
 
     name: str
 
-    def run(self, rows: Rows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
+    def run(self, rows: BatchRows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
         """Run the stages on the rows and give back what came out of the last one."""
 
     def resize(self, workers: int) -> None:
@@ -94,7 +94,7 @@ class JobsEngine:
     spark: SparkSession
     name: str = "jobs"
 
-    def run(self, rows: Rows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
+    def run(self, rows: BatchRows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
         """One Spark job."""
         first, *others = stages
         frame = self._frame(rows).mapInArrow(first.function, first.schema)
@@ -103,7 +103,7 @@ class JobsEngine:
         batches: list[pa.RecordBatch] = frame.toArrow().to_batches()
         return batches
 
-    def _frame(self, rows: Rows) -> DataFrame:
+    def _frame(self, rows: BatchRows) -> DataFrame:
         if rows.frame is not None:
             return rows.frame
         if rows.numbers:
@@ -145,7 +145,7 @@ class ResidentEngine:
         workers.receiver(self._arrived, self._lost)
         workers.plan(count)
 
-    def run(self, rows: Rows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
+    def run(self, rows: BatchRows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
         """One job on all workers that are there."""
         tables = _tables(rows)
         members = self._gathered()
@@ -190,7 +190,7 @@ class ResidentEngine:
         return members
 
     def _begin(
-        self, members: tuple[int, ...], rows: Rows, tables: Sequence[pa.Table], stages: Sequence[Stage]
+        self, members: tuple[int, ...], rows: BatchRows, tables: Sequence[pa.Table], stages: Sequence[Stage]
     ) -> tuple[int, _Running]:
         counts = [rows.tasks or len(tables), *(s.tasks for s in stages[1:])]
         homes = tuple(tuple(members[t % len(members)] for t in range(n)) for n in counts)
@@ -201,7 +201,9 @@ class ResidentEngine:
         with self._order:  # all workers see jobs in the same order, or two jobs could wait for each other
             number, self._next = self._next, self._next + 1
             self._jobs[number] = running
-            work = Work(number, tuple(s.function for s in stages), homes, inputs, from_driver=bool(tables))
+            work = StageWork(
+                number, tuple(s.function for s in stages), homes, inputs, from_driver=bool(tables)
+            )
             try:
                 hellos = self.workers.members()
                 known = tuple((m, hellos[m].port) for m in members if m in hellos)
@@ -280,7 +282,7 @@ class _ReadAll:
                 yield from self.readings[number]()
 
 
-def _tables(rows: Rows) -> Sequence[pa.Table]:
+def _tables(rows: BatchRows) -> Sequence[pa.Table]:
     """The rows of a DataFrame, brought to the driver and cut into pieces.
 
     The cut follows from the number of rows alone, so that a batch that is run again is cut the same way.

@@ -23,7 +23,7 @@ from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import ENGINES, Engine, JobsEngine, ResidentEngine, Rows, with_retries
+from penstock.spark.runtime.engine import ENGINES, BatchRows, Engine, JobsEngine, ResidentEngine, with_retries
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.milestones import reached
@@ -40,7 +40,7 @@ class Batch:
     """What a program knows about the micro-batch at hand."""
 
     id: int
-    rows: Rows
+    rows: BatchRows
     engine: Engine
     spark: SparkSession
     state: Mapping[str, Any]
@@ -214,7 +214,7 @@ class MicroBatchRun:
         else:
             start, batch = dict(self._latest.offset), self._latest.batch + 1
 
-        def process(rows: Rows, number: int, end: Offset) -> None:
+        def process(rows: BatchRows, number: int, end: Offset) -> None:
             self._process(rows, number, self._spark_session, end)
 
         return OwnLoop(source, process, start, batch, how.period, how.available_now)
@@ -250,7 +250,7 @@ class MicroBatchRun:
             # choose. The session of a query is a copy, so nobody else is concerned.
             frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             self._prepared = True
-        self._process(Rows(frame=frame), batch_id, frame.sparkSession)
+        self._process(BatchRows(frame=frame), batch_id, frame.sparkSession)
 
     def _engine(self, spark: SparkSession) -> Engine:
         """Who carries out the stages."""
@@ -270,7 +270,7 @@ class MicroBatchRun:
         return {"planned": workers.planned, "requested": workers.requested, "observed": workers.observed}
 
     def _process(
-        self, rows: Rows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
+        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
     ) -> None:
         done = self._latest.batch if self._latest else -1
         if batch_id <= done:

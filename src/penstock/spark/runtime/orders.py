@@ -30,7 +30,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Work:
+class StageWork:
     """One job for a worker: functions one after another, with an exchange between each two.
 
     ``homes[s][t]`` is the worker that has task t of stage s. ``inputs`` holds, for this worker's tasks of the first

@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock.spark.runtime.engine import Rows
+from penstock.spark.runtime.engine import BatchRows
 from penstock.spark.runtime.python_source import Offset, PythonSource
 
 #: Seconds between two looks at a source that has nothing new, where there is no trigger.
 IDLE = 0.02
 
 #: Process the rows of a batch up to an offset.
-Process = Callable[[Rows, int, Offset], None]
+Process = Callable[[BatchRows, int, Offset], None]
 
 
 class OwnLoop:
@@ -77,7 +77,9 @@ class OwnLoop:
                 due = max(due + self._period, time.monotonic() + (IDLE if not self._period else 0.0))
                 self._stop.wait(max(0.0, due - time.monotonic()))
                 continue
-            rows = Rows(readings=self._source.readings(self._offset, end), schema=self._source.spark_schema)
+            rows = BatchRows(
+                readings=self._source.readings(self._offset, end), schema=self._source.spark_schema
+            )
             self._process(rows, self._batch, end)
             self._source.commit(end)
             self._offset, self._batch = end, self._batch + 1

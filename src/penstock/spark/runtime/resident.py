@@ -40,7 +40,7 @@ from penstock.spark.runtime.orders import (
     Keep,
     Leave,
     Members,
-    Work,
+    StageWork,
 )
 from penstock.spark.runtime.task import without_spark
 
@@ -167,7 +167,7 @@ class Resident:
             for key in order.keys:
                 self._kept.pop(key, None)
 
-    def _work(self, work: Work) -> None:
+    def _work(self, work: StageWork) -> None:
         try:
             done = _Job(work, self._number, self._inbox, self._peers, self._driver).run()
         except AbortedError:
@@ -227,7 +227,7 @@ class Resident:
 class _Job:
     """One job at one worker: its stages in turn, rows sent on as they are made."""
 
-    def __init__(self, work: Work, number: int, inbox: Inbox, peers: Peers, driver: Channel) -> None:
+    def __init__(self, work: StageWork, number: int, inbox: Inbox, peers: Peers, driver: Channel) -> None:
         self._work, self._number = work, number
         self._inbox, self._peers, self._driver = inbox, peers, driver
         self._sent = 0

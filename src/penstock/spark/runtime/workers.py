@@ -60,7 +60,7 @@ class Connected:
 
 
 #: Runs the task of a worker somewhere and returns when it has ended; raises where it was killed.
-Launch = Callable[["WorkerTask"], None]
+WorkerLaunch = Callable[["WorkerTask"], None]
 
 
 class Workers:
@@ -68,7 +68,7 @@ class Workers:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: WorkerLaunch,
         host: str = "127.0.0.1",
         bind: str | None = None,
         notify: Callable[[str], None] | None = None,

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 SPLITTER, MOVED, HELD, BLOCKED = 0, 1, 2, 3
 
 
-class Work(NamedTuple):
+class OperatorWork(NamedTuple):
     """What the replicas work on: triggers, where their state is, who is free when, tuples set aside, results."""
 
     keys: NDArray[np.int32]
@@ -80,7 +80,7 @@ def serve(
     passed: Ints,
 ) -> int:
     """Serve triggers from ``first`` on as far as they can be sent by ``until``; the first one not sent."""
-    work = Work(keys, ticks, available, free, pending, waiting, starts, departures, passed)
+    work = OperatorWork(keys, ticks, available, free, pending, waiting, starts, departures, passed)
     splitter = Splitter(routing, queues, places, held, clock, replicas)
     i = first
     while i < len(times):
@@ -140,7 +140,7 @@ def serve(
 
 
 @jit
-def _earliest(r: int, work: Work) -> float:
+def _earliest(r: int, work: OperatorWork) -> float:
     """When the state of any of the tuples set aside comes."""
     earliest = np.inf
     for p in range(work.waiting[r]):
@@ -149,7 +149,7 @@ def _earliest(r: int, work: Work) -> float:
 
 
 @jit
-def _catch_up(r: int, upto: float, work: Work, per_tick: float) -> float:
+def _catch_up(r: int, upto: float, work: OperatorWork, per_tick: float) -> float:
     """Serve what was set aside and can begin by ``upto``, or while the replica is busy; when it is free from then on."""
     while work.waiting[r] > 0:
         earliest = _earliest(r, work)
@@ -160,7 +160,7 @@ def _catch_up(r: int, upto: float, work: Work, per_tick: float) -> float:
 
 
 @jit
-def _resume(r: int, now: float, work: Work, per_tick: float) -> None:
+def _resume(r: int, now: float, work: OperatorWork, per_tick: float) -> None:
     """Serve the tuples set aside whose state has come; of a key whose first one must wait on, all do."""
     kept = 0
     # The last entry counts the passes: a key that is marked with this pass was passed over in it.
@@ -182,7 +182,7 @@ def _resume(r: int, now: float, work: Work, per_tick: float) -> None:
 
 
 @jit
-def _give_out(work: Work, splitter: Splitter, give_time: float, per_tick: float) -> None:
+def _give_out(work: OperatorWork, splitter: Splitter, give_time: float, per_tick: float) -> None:
     """S-BLK: the splitter empties its buffer, and takes nothing new meanwhile."""
     queues, places, clock = splitter.queues, splitter.places, splitter.clock
     now = max(clock[MOVED], clock[SPLITTER])
