@@ -45,7 +45,7 @@ def test_killing_an_executor_changes_nothing(drive, cluster, tmp_path):
     assert out.count("batch") == 2
     files = sorted((tmp_path / "out" / "counts").glob("*.parquet"))
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    assert {r["word"]: r["count"] for r in rows} == dict(wordcount.plain(listed))
+    assert {r["word"]: r["count"] for r in rows} == dict(wordcount.oracle(listed))
     assert len(rows) == 1800 * wordcount.WORDS_A_LINE
 
 

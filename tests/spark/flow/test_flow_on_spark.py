@@ -70,7 +70,7 @@ def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(sp
     run.listen(change)
     run.await_termination()
     rows = rows_of(tmp_path / "out" / "counts")
-    assert last_counts(rows) == dict(wordcount.plain(listed))
+    assert last_counts(rows) == dict(wordcount.oracle(listed))
     assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
     made = [r for r in journal.records if r["kind"] == "reconfiguration"]
     assert [r["source"] for r in made][:1] == ["took effect"]
@@ -100,7 +100,7 @@ def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spar
         period=0.01,
     )
     run.await_termination()
-    expected = finance.plain(trades.to_pylist(), quotes.to_pylist())
+    expected = finance.oracle(trades.to_pylist(), quotes.to_pylist())
     assert finance.same(rows_of(tmp_path / "out" / "bargains"), expected)
     told = (tmp_path / "ck" / "journal.jsonl").read_text()
     assert '"policy":"Organic"' in told
@@ -121,7 +121,7 @@ def test_a_sink_that_is_a_function_is_called_as_spark_calls_one(spark, tmp_path)
     last = {}
     for row in rows:
         last[row["word"]] = max(row["count"], last.get(row["word"], 0))
-    assert last == dict(wordcount.plain(listed))
+    assert last == dict(wordcount.oracle(listed))
 
 
 def test_a_second_start_goes_on_where_the_first_ended(spark, tmp_path):
@@ -132,7 +132,7 @@ def test_a_second_start_goes_on_where_the_first_ended(spark, tmp_path):
         flow.start(
             spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", available_now=True
         ).await_termination()
-    assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.plain(listed))
+    assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.oracle(listed))
 
 
 def test_a_flow_goes_on_from_the_version_before_a_damaged_one_and_repeats_no_row(spark, tmp_path):
@@ -152,7 +152,7 @@ def test_a_flow_goes_on_from_the_version_before_a_damaged_one_and_repeats_no_row
             newest = max((tmp_path / "ck" / "penstock" / "state").iterdir())
             newest.write_bytes(newest.read_bytes()[:-1])
     rows = rows_of(tmp_path / "out" / "counts")
-    assert last_counts(rows) == dict(wordcount.plain(listed))
+    assert last_counts(rows) == dict(wordcount.oracle(listed))
     assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
     told = (tmp_path / "ck" / "journal.jsonl").read_text()
     assert told.count("is run again from the version before it") == 2
@@ -239,7 +239,7 @@ def test_killing_the_driver_and_a_python_worker_loses_and_repeats_nothing(tmp_pa
         third = start()
         assert third.wait(PATIENCE) == 0
     rows = rows_of(tmp_path / "out" / "counts")
-    assert last_counts(rows) == dict(wordcount.plain(listed))
+    assert last_counts(rows) == dict(wordcount.oracle(listed))
     assert Counter((r["word"], r["count"]) for r in rows).most_common(1)[0][1] == 1
     assert len(rows) == len(listed) * wordcount.WORDS_A_LINE
     assert not any((tmp_path / "out" / "counts" / "_staging").iterdir())
