@@ -16,6 +16,11 @@ settings.register_profile(
 )
 settings.load_profile("penstock")
 
+# Python workers of Spark and children of tests load modules of the tests too.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+)
+
 # Drivers of tests live for seconds: the optimising compiler and a parallel collector cost more than they give.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

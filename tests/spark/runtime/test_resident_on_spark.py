@@ -5,10 +5,10 @@ import signal
 
 import pyarrow.parquet as pq
 import pytest
-from tests.waiting import until
 
 import penstock as ps
 from penstock.core.errors import PenstockError
+from waiting import until
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
-from tests.waiting import until
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.channel import Channel, PeerLostError, StrangerError, listener
@@ -21,6 +20,7 @@ from penstock.spark.runtime.engine import BatchRows, JobsEngine, ResidentEngine,
 from penstock.spark.runtime.task import partition_id
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 from penstock.testing.frames import InProcessSession
+from waiting import until
 
 SCHEMA = StructType().add("worker", IntegerType()).add("key", LongType()).add("count", LongType())
 FORKS = multiprocessing.get_context("forkserver")
