@@ -254,7 +254,7 @@ def kill_a_python_worker(driver):
             above = Path(f"/proc/{parent}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"pyspark.daemon" in command and b"pyspark.daemon" in above:  # forked by the daemon: a worker
+        if b".daemon" in command and b".daemon" in above:  # forked by the daemon: a worker
             os.kill(pid, signal.SIGKILL)
             return True
     return False

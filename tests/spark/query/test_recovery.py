@@ -106,11 +106,7 @@ def test_killed_executors_and_python_workers_do_not_change_the_output(cluster, t
     driver = start_driver([*(str(tmp_path / name) for name in ("in", "out", "ck")), cluster.master])
     try:
         assert wait_for_line(driver, "committed 1")
-        workers = [
-            pid
-            for pid in descendants(cluster.pids)
-            if "pyspark/daemon" in command(pid) or "pyspark.daemon" in command(pid)
-        ]
+        workers = [pid for pid in descendants(cluster.pids) if ".daemon" in command(pid)]
         assert workers
         os.kill(workers[-1], signal.SIGKILL)
         assert wait_for_line(driver, "committed 3")
