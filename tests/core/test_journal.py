@@ -173,3 +173,9 @@ def test_whoever_is_told_of_problems_may_have_problems_too():
     journal = CarefulJournal(MemoryJournal(), lambda text: 1 / 0)
     journal.warn(1.0, "test", "something")
     assert journal.inner.texts() == ["something"]
+
+
+def test_a_journal_of_a_file_reads_as_its_path(tmp_path):
+    journal = FileJournal(tmp_path / "run.jsonl")
+    assert f"journal: {journal}" == f"journal: {tmp_path / 'run.jsonl'}"
+    journal.close()

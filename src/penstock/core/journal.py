@@ -149,6 +149,9 @@ class FileJournal(Journal):
         """The path, so that the journal of a run can be read like its file."""
         return str(self.path)
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     def tables(self) -> Tables:
         """What the file holds so far, as :func:`read` gives it."""
         return read(self.path)
