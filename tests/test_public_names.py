@@ -27,6 +27,7 @@ PUBLIC = {
     ],
     "penstock.dataflow": [
         "Operator", "operator", "need_all", "need_any", "running_count", "running_max", "running_sum", "Reference",
+        "sessions", "deduplicate", "interval_join", "top_n",
     ],
     "penstock.disorder": ["InOrder", "FixedDelay", "KSlack", "AdaptiveSlack"],
     "penstock.forecast": ["LastValue", "MovingAverage", "Holt", "HoltWinters"],

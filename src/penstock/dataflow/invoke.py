@@ -155,7 +155,7 @@ def _keyed(
     assigned = assign(keys, np.concatenate([_hashes(task, c) for c in ports.values()]), layers)
     oldest = None if spec.ttl is None or clock is None else clock - int(spec.ttl.seconds * 1e6)
     named = keys.take(pa.array(assigned.first)).rename_columns(list(spec.keys)) if spec.keys else keys
-    state = load(spec, named, assigned, layers, oldest)
+    state = load(spec, named, assigned, layers, oldest, clock)
     times = _times(spec, ports, assigned, layers, state, result)
     slots = np.split(assigned.slots, np.cumsum([c.rows for c in ports.values()])[:-1])
     rows = {

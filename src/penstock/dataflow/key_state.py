@@ -35,9 +35,17 @@ Encoded = tuple[tuple[Any, ...], str | None, dict[str, int]]
 class KeyState(dict[str, Any]):
     """The state of one key as an operator of grain "key" sees it: a dictionary that also knows the key's firing rule."""
 
-    def __init__(self, values: Mapping[str, Any], spec: Spec, rule: FiringRule | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        spec: Spec,
+        rule: FiringRule | None = None,
+        event_time: float | None = None,
+    ) -> None:
         super().__init__(values)
         self._spec, self._changed = spec, rule
+        #: The newest event time of the micro-batches before this one, in seconds since 1970; None in the first.
+        self.event_time = event_time
         #: Timers that were set, by the name of their column.
         self.pending: dict[str, int] = {}
 
@@ -88,7 +96,7 @@ class KeyStates:
         changed = None
         if self.waits and (text := self.state.columns[RULE][slot]) is not None:
             changed = FiringRule.of_text(text)
-        return KeyState(self._values(slot), self.task.spec, changed)
+        return KeyState(self._values(slot), self.task.spec, changed, self.state.event_time)
 
     def _values(self, slot: int) -> dict[str, Any]:
         if self.free:

@@ -304,7 +304,7 @@ def make_spec(base: Spec, given: Properties) -> Spec:
     made: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     values: dict[str, Any] = {name: getattr(base, name) for name in Spec.__dataclass_fields__}
     if "keys" in made:
-        values |= {"keys": _names(made["keys"], "keys"), "kind": "partitioned"}
+        values |= {"keys": names_of(made["keys"], "keys"), "kind": "partitioned"}
     if made.get("stateful"):
         values["kind"] = "stateful"
     if "state" in made:
@@ -319,7 +319,7 @@ def make_spec(base: Spec, given: Properties) -> Spec:
         ttl = made["ttl"]
         values["ttl"] = ttl if isinstance(ttl, Ttl) else Ttl(str(ttl[0]), float(ttl[1]))
     if "changes" in made:
-        values["changes"] = _names(made["changes"], "changes")
+        values["changes"] = names_of(made["changes"], "changes")
     values |= {
         name: made[name]
         for name in ("need", "grain", "on_error", "time", "on_timer", "on_expiry")
@@ -328,7 +328,8 @@ def make_spec(base: Spec, given: Properties) -> Spec:
     return Spec(**values)
 
 
-def _names(value: Any, what: str) -> tuple[str, ...]:
+def names_of(value: Any, what: str) -> tuple[str, ...]:
+    """One name or several as a tuple, each once."""
     if isinstance(value, str):
         value = [value]
     names = tuple(str(name) for name in value)
@@ -353,7 +354,7 @@ def _state(value: Mapping[str, Any]) -> tuple[StateColumn, ...]:
 def _inputs(value: Sequence[str] | Mapping[str, SchemaLike | None]) -> dict[str, pa.Schema | None]:
     if isinstance(value, Mapping):
         return {str(port): None if schema is None else schema_of(schema) for port, schema in value.items()}
-    return dict.fromkeys(_names(value, "inputs"))
+    return dict.fromkeys(names_of(value, "inputs"))
 
 
 def _output(value: OutputSchema) -> OutputSchema:

@@ -56,6 +56,8 @@ class KeyedState:
         self._keys, self._at = keys, at
         self.columns = columns
         self.new = new
+        #: The newest event time of the micro-batches before this one, in seconds since 1970; None in the first.
+        self.event_time: float | None = None
         self.dropped = np.zeros(len(new), dtype=bool)
 
     def __len__(self) -> int:
@@ -133,7 +135,7 @@ class KeyedState:
             for n, c in self.columns.items()
         }
         some = KeyedState(self.keys, columns, self.new[slots], at=slots)
-        some.dropped = self.dropped[slots]
+        some.dropped, some.event_time = self.dropped[slots], self.event_time
         return some
 
     def put(self, slots: NDArray[np.int64], some: "KeyedState") -> None:
@@ -165,7 +167,12 @@ def columns_of(spec: Spec) -> tuple[StateColumn, ...]:
 
 
 def load(
-    spec: Spec, keys: pa.Table, assigned: Assigned, layers: Sequence[pa.Table], expired_before: int | None
+    spec: Spec,
+    keys: pa.Table,
+    assigned: Assigned,
+    layers: Sequence[pa.Table],
+    expired_before: int | None,
+    clock: int | None = None,
 ) -> KeyedState:
     """The states of the assigned keys as the layers have them; defaults where they do not."""
     found, alive = assigned.found, assigned.found.layer >= 0
@@ -181,7 +188,9 @@ def load(
     for name in (TIMER, ALARM) if spec.on_timer is not None else ():
         due = gathered(name, pa.int64(), assigned, layers, alive).fill_null(NEVER)
         columns[name] = due.to_numpy(zero_copy_only=False).copy()
-    return KeyedState(keys, columns, ~alive)
+    state = KeyedState(keys, columns, ~alive)
+    state.event_time = None if clock is None else clock / 1e6
+    return state
 
 
 def layer_of(

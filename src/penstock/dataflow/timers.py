@@ -59,7 +59,7 @@ class Due:
         own: Callable[[Hashes], NDArray[np.bool_]] | None = None,
     ) -> None:
         ttl = task.spec.ttl
-        self.task, self.layers = task, layers
+        self.task, self.layers, self._clock = task, layers, clock
         self.oldest = -NEVER if clock is None or ttl is None else clock - int(ttl.seconds * 1e6)
         self.clock, self.now = -NEVER if clock is None else clock, now
         masks = [self._due(layer) for layer in layers]
@@ -98,7 +98,7 @@ class Due:
         alive = np.ones(len(self), dtype=bool)
         columns = {k: gathered("key_" + k, self._kind(k), assigned, layers, alive) for k in spec.keys}
         keys = pa.table(columns)
-        state = load(spec, keys, assigned, layers, None)
+        state = load(spec, keys, assigned, layers, None, self._clock)
         times = None
         if spec.ttl is not None:
             times = gathered(TIME, pa.int64(), assigned, layers, alive).to_numpy(zero_copy_only=False)
