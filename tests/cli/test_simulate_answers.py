@@ -52,13 +52,36 @@ def test_alone_it_compares_the_catalog_and_recommends():
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     names = [p["policy"] for p in found["policies"]]
-    assert {"Static", "Threshold", "Ds2", "Hpa", "Dhalion", "Autopilot"} <= set(names)
+    assert {"Static", "Threshold", "Ds2", "Hpa", "Dhalion", "Mead", "Autopilot"} <= set(names)
     advice = found["recommendation"]
     assert advice["policy"] == names[0]
     met = [p for p in found["policies"] if p["late"] <= 0.05]
     assert advice["core_seconds"] == min(p["core_seconds"] for p in met)
     assert advice["meets"] is True
     assert advice["policy"] in advice["sentence"]
+
+
+def test_a_page_has_the_advice_the_figures_and_the_picture(tmp_path):
+    page = tmp_path / "new" / "compare.html"
+    done = run(
+        "simulate",
+        "--trace",
+        "poisson:rate=300",
+        "--seconds",
+        "60",
+        "-p",
+        "Ds2",
+        "-p",
+        "Static",
+        "--html",
+        page,
+    )
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert "class='advice'>Take " in text
+    assert "data:image/png;base64," in text
+    assert text.count("<tr>") == 3
+    assert "http" not in text  # nothing is fetched
 
 
 def test_where_nothing_keeps_the_target_it_says_so():

@@ -23,7 +23,7 @@ from penstock_lab.papers import (
     ppq_windows,
 )
 from penstock_lab.papers.joker_runs import adapt, single
-from penstock_lab.papers.mead_runs import Fits, MeadRun, execute_all
+from penstock_lab.papers.mead_runs import MeadRun, execute_all
 from penstock_lab.papers.mpc_runs import MpcRun
 from penstock_lab.papers.mpc_runs import execute as mpc_run
 from penstock_lab.papers.query_runs import SimulatedQueryRun, Traffic, execute
@@ -126,12 +126,6 @@ def test_mead_needs_less_than_all_of_the_cpu():
     (out,) = execute_all([MeadRun("SYNT", "mg1", 0.3, 300.0)])
     assert 0.4 <= out.cpu < 1.0
     assert out.other < 0.1
-
-
-def test_the_same_gaps_are_fitted_once():
-    gaps, fits = np.random.default_rng(1).exponential(1.0, 2000), Fits()
-    assert fits(gaps, 2, 4) is fits(gaps.copy(), 2, 4)
-    assert fits(gaps, 2, 4) is not fits(gaps[1:], 2, 4)
 
 
 def test_organic_adaptation_of_the_micro_benchmark():

@@ -10,6 +10,7 @@ from penstock.models import Poisson, fit_map2
 from penstock.models.fitted import FittedMap
 from penstock.policies import Mead
 from penstock.policies.mead_batches import BatchModel
+from penstock.policies.mead_fits import shared_fit
 from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel
 from penstock.policies.threshold import CPU_LEVELS
 
@@ -278,3 +279,28 @@ def test_fits_with_a_bad_score_are_not_believed():
         for with_bad in (False, True)
     ]
     assert chosen[0] == chosen[1]
+
+
+def test_fits_are_kept_while_they_describe_the_arrivals_and_made_anew_when_they_do_not():
+    policy = Mead(target=0.1, interval=10.0, windows=1, best=1, max_states=4, keep=1.5, refit=0.0)
+    state, _ = policy.step(policy.start(), log_analysis(BURSTY, time=0.0))
+    made = dict(state.fits)["parser", 0].made
+    state, faster = policy.step(state, log_analysis(0.8 * BURSTY, time=10.0))
+    assert dict(state.fits)["parser", 0].made == made
+    assert "map model" in faster.reason
+    state, _ = policy.step(state, log_analysis(CALM, time=20.0))
+    assert dict(state.fits)["parser", 0].made == 20.0
+
+
+def test_a_kept_fit_is_not_made_anew_before_its_time():
+    policy = Mead(target=0.1, interval=10.0, windows=1, best=1, max_states=4, keep=1.5, refit=60.0)
+    state, _ = policy.step(policy.start(), log_analysis(BURSTY, time=0.0))
+    state, _ = policy.step(state, log_analysis(CALM, time=20.0))
+    assert dict(state.fits)["parser", 0].made == 0.0
+    state, _ = policy.step(state, log_analysis(CALM, time=60.0))
+    assert dict(state.fits)["parser", 0].made == 60.0
+
+
+def test_policies_on_the_same_arrivals_share_their_fits():
+    assert shared_fit(CALM, 1, 4) is shared_fit(CALM.copy(), 1, 4)
+    assert shared_fit(CALM, 1, 4) is not shared_fit(BURSTY, 1, 4)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from penstock.core.capacity import Knob
 from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
-from penstock.models import fit_kpc
 from penstock.policies import Mead, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.sim.closed_loop import run_policy
@@ -89,27 +87,12 @@ class MeadOutcome:
         return self.figure <= self.run.target
 
 
-class Fits:
-    """Fits that were made before: arrivals do not depend on the policy, so runs on one stream see the same gaps."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[bytes, int, int], list[Any]] = {}
-
-    def __call__(self, gaps: Floats, best: int, states: int) -> list[Any]:
-        """As :func:`penstock.models.fit_kpc`."""
-        key = blake2b(gaps.tobytes()).digest(), best, states
-        if key not in self._made:
-            self._made[key] = fit_kpc(gaps, best=best, max_states=states)
-        return self._made[key]
-
-
 def execute_all(specs: Sequence[MeadRun]) -> list[MeadOutcome]:
     """Runs that share their fits, one after the other."""
-    fits = Fits()
-    return [execute(spec, fits) for spec in specs]
+    return [execute(spec) for spec in specs]
 
 
-def execute(spec: MeadRun, fits: Fits) -> MeadOutcome:
+def execute(spec: MeadRun) -> MeadOutcome:
     """The log analysis under one policy; like the paper's, it begins with all of the CPU."""
     plant = OperatorNetwork(arrivals(spec.stream, spec.seconds), recent=spec.recent, seed=11)
     policy: Any
@@ -124,7 +107,6 @@ def execute(spec: MeadRun, fits: Fits) -> MeadOutcome:
             windows=spec.windows,
             max_states=8,
             interval=60.0,
-            fit=fits,
         )
         period = 60.0
     metric = Metric.LATENCY_MEAN if spec.percentile is None else Metric.LATENCY_P95

@@ -75,9 +75,11 @@ def simulate(
     seed: int = typer.Option(0, help="Seed of everything random."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
     plot: Path | None = typer.Option(None, help="Draw load, capacity and response into this PNG file."),
+    html: Path | None = typer.Option(None, help="Write a page with ranking, advice and plot into this file."),
 ) -> None:
     """Run policies in closed loop on the same stream in virtual time, and compare them."""
     from penstock.policies.wishes import wish
+    from penstock.sim.comparison_page import write_comparison
     from penstock.sim.load import load
     from penstock.sim.plant_catalog import plant_parameters, simulated_plant
     from penstock.sim.plot import plot_outcomes
@@ -102,11 +104,16 @@ def simulate(
         for spec in policy or _catalog(kind.kind)
     ]  # fmt: skip
     outcomes = run_jobs(jobs, progress=not as_json)
+    title = f"{plant}: {stream.name}, {stream.rate:.0f} tuples/s, {stream.seconds:.0f} s"
     if plot is not None:
-        title = f"{plant}: {stream.name}, {stream.rate:.0f} tuples/s, {stream.seconds:.0f} s"
         plot_outcomes(outcomes, plot, title=title, target=goal, label=metric)
     advice = recommend(outcomes, goal, wanted.late)
     rows = [o.row() for o in (outcomes if policy else ranked(outcomes, wanted.late))]
+    if html is not None:
+        write_comparison(
+            html, outcomes, [[_cell(k, v) for k, v in row.items()] for row in rows], title=title,
+            columns=[TITLES.get(c, c) for c in rows[0]], advice=advice.sentence, target=goal, label=metric,
+        )  # fmt: skip
     if as_json:
         head = {"plant": plant, "trace": stream.name, "seconds": stream.seconds, "rate": stream.rate}
         head |= {"target": goal, "metric": metric, "parameters": parameters}
@@ -140,15 +147,16 @@ def simulate(
                 style="yellow", markup=False, soft_wrap=True,
             )  # fmt: skip
     _console().print(f"\n{advice.sentence}", markup=False, highlight=False, soft_wrap=True)
-    if plot is not None:
-        Console().print(f"plot: {plot}", markup=False)
+    for what, written in (("plot", plot), ("page", html)):
+        if written is not None:
+            Console().print(f"{what}: {written}", markup=False)
 
 
 def _catalog(kind: "PlantKind") -> list[str]:
-    """All policies that fit the plant; those that fit arrival processes take minutes and are asked for by name."""
+    """All policies that fit the plant."""
     from penstock.policies.catalog import fitting
 
-    return [name for name in fitting(kind) if name != "Mead"]
+    return list(fitting(kind))
 
 
 def _left_out(warm_up: float | None, seconds: float) -> float:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.errors import PenstockError
-from penstock.models.fit_errors import judged
 from penstock.models.fitted import FittedMap
+from penstock.models.kept_fit import KeptFit
 from penstock.models.kpc_fit import fit_kpc
-from penstock.models.trace_statistics import MIN_GAPS, clean_gaps, trace_statistics
+from penstock.models.trace_statistics import MIN_GAPS
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,8 @@ class OnlineFit:
         self._clock = clock
         self._gaps: Floats = np.empty(0)
         self._started = self._looked = -np.inf
-        self._score = self._last_cost = 0.0
+        self._kept: KeptFit | None = None
+        self._last_cost = 0.0
 
     def add(self, gaps: ArrayLike) -> None:
         """Take in the newest inter-arrival times."""
@@ -89,31 +90,17 @@ class OnlineFit:
         return self.models
 
     def _update(self, now: float) -> None:
-        stats = trace_statistics(clean_gaps(self._gaps), self.config.seed)
-        if self.models and stats.scv > 0.0:
-            kept = [judged(model, stats) for model in self.models[:1]]
-            good = kept[0].score <= self.config.tolerance * self._score + 0.1
-            if good or not self._affordable(now):
-                rest = [_at_rate(model, 1.0 / stats.mean) for model in self.models[1:]]
-                self.models = kept + rest
+        if self._kept is not None:
+            tolerance = self.config.tolerance if self._affordable(now) else np.inf
+            kept = self._kept.at(self._gaps, tolerance, self.config.seed)
+            if kept is not None:
+                self.models = kept
                 return
         begun = self._clock()
         self.models = fit_kpc(self._gaps, self.config.best, self.config.max_states, self.config.seed)
         self._last_cost = self._clock() - begun
-        self._score, self.fits = self.models[0].score, self.fits + 1
+        self._kept, self.fits = KeptFit.of(self.models), self.fits + 1
 
     def _affordable(self, now: float) -> bool:
         elapsed = now - self._started + self.config.period
         return self.spent + self._last_cost <= self.config.cpu_share * elapsed
-
-
-def _at_rate(model: FittedMap, rate: float) -> FittedMap:
-    factor = rate / model.rate
-    return FittedMap(
-        model.D0 * factor,
-        model.D1 * factor,
-        exact=False,
-        notes=model.notes,
-        errors=model.errors,
-        score=model.score,
-    )

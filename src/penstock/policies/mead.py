@@ -1,6 +1,6 @@
 """Vertical scaling by queueing models fed with fitted arrival processes (MEAD V)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isnan, nan
 from typing import Any
@@ -12,7 +12,9 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
+from penstock.models.kept_fit import KeptFit
 from penstock.policies.mead_batches import BatchModel, QueriesModel, StagesModel
+from penstock.policies.mead_fits import Fit, Fits, Window
 from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel, Prediction, Resources
 from penstock.policies.threshold import CPU_LEVELS
 
@@ -30,10 +32,11 @@ class OperatorDemand:
 
 @dataclass(frozen=True, slots=True)
 class MeadState:
-    """When the next decision is due, and the demands of the operators so far."""
+    """When the next decision is due, the demands of the operators so far, and the fits that are kept."""
 
     due: float | None = None
     demands: tuple[tuple[str, OperatorDemand], ...] = ()
+    fits: tuple[tuple[Window, KeptFit], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class Mead:
     own, by the sink they end in. levels: CPU shares to choose from.
     down: by how many levels an operator may lose at one decision (None: any number). demands: service demands by
     operator in seconds on a whole core, where they are known beforehand; otherwise they are measured. fit: how
-    inter-arrival times become processes, best first; :func:`penstock.models.fit_kpc` unless given.
+    inter-arrival times become processes, best first; :func:`penstock.models.fit_kpc` unless given. keep: fits stay, brought
+    to the newest rate, while their score is within ``keep`` times the one they were made with, and for ``refit`` seconds
+    whatever it is; with 0 new ones are made at every decision, as the paper does, which takes most of a second.
 
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
     cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)
@@ -69,7 +74,9 @@ class Mead:
     demands: Mapping[str, float] = field(default_factory=dict)
     max_states: int = 16
     least: int = 1000  # inter-arrival times needed for a fit
-    fit: Callable[[Any, int, int], Sequence[Any]] | None = None  # of gaps, how many, most states
+    fit: Fit | None = None
+    keep: float = 0.0
+    refit: float = 60.0
     name: str = "Mead"
 
     def __post_init__(self) -> None:
@@ -85,9 +92,9 @@ class Mead:
             raise PenstockError("Mead needs a target above 0 and a percentile between 0 and 1.")
         if not self.levels or any(not 0 < v <= 1 for v in self.levels) or min(self.replicas, default=1) < 1:
             raise PenstockError("Mead needs CPU levels within (0, 1] and replicas of at least 1.")
-        if self.windows < 1 or self.best < 1 or self.interval < 0 or not self.knob.whole:
+        if min(self.windows, self.best) < 1 or min(self.interval, self.keep) < 0 or not self.knob.whole:
             raise PenstockError(
-                "Mead needs windows >= 1, best >= 1, interval >= 0 and workers or executors as its knob."
+                "Mead needs windows >= 1, best >= 1, interval >= 0, keep >= 0 and workers or executors as its knob."
             )
 
     def start(self) -> MeadState:
@@ -113,7 +120,11 @@ class Mead:
         state = replace(state, demands=self._measure(state, observation))
         if state.due is not None and observation.time < state.due - 1e-9:
             return state, Decision.keep(f"the next analysis is due at {state.due:.4g} s")
-        model, missing = self._model(state, observation)
+        fits = Fits(
+            self.model, self.windows, self.best, self.max_states, self.least, self.keep, self.refit, self.fit,
+            observation.time, dict(state.fits),
+        )  # fmt: skip
+        model, missing = self._model(state, observation, fits)
         if model is None:
             return state, Decision.keep(missing)
         sinks = [path[-1] for path in model.paths]
@@ -121,7 +132,8 @@ class Mead:
             return state, Decision.keep(
                 f"no path ends in '{unmet[0]}', which has a target; paths end in {', '.join(sinks)}"
             )
-        return replace(state, due=observation.time + self.interval), self._plan(model, observation)
+        state = replace(state, due=observation.time + self.interval, fits=tuple(fits.kept.items()))
+        return state, self._plan(model, observation)
 
     def _counts(self, observation: Observation) -> tuple[int, ...]:
         """Numbers of replicas to choose from; executors, if none are given, up to what the plant could have."""
@@ -140,10 +152,10 @@ class Mead:
                 known[stage.name] = _blend(known.get(stage.name), fresh, given=stage.name in self.demands)
         return tuple(known.items())
 
-    def _model(self, state: MeadState, observation: Observation) -> tuple[Model | None, str]:
+    def _model(self, state: MeadState, observation: Observation, found: Fits) -> tuple[Model | None, str]:
         together = [s for s in observation.stages if not isnan(s.level) and s.cpu_share is not None]
         if together:
-            return self._stages(state, observation, together)
+            return self._stages(state, observation, together, found)
         stages = {s.name: s for s in observation.stages}
         fed = {name for s in observation.stages for name in s.downstream}
         sources = [s for s in observation.stages if s.name not in fed]
@@ -158,13 +170,13 @@ class Mead:
         if operators is None:
             return None, "the service demand of an operator is not known yet"
         if sources[0].trigger > 0:
-            return self._queries(observation, sources, operators, gaps), ""
+            return self._queries(observation, sources, operators, gaps, found), ""
         if self.model == "gig1":
             own = {n: float(np.var(g) / np.mean(g) ** 2) for n, g in gaps.items()}
             operators = tuple(replace(o, arrival_scv=own.get(o.name, o.arrival_scv)) for o in operators)
             rates = {s.name: s.arrival_rate for s in sources}
             return KingmanModel(operators, rates | {n: 1.0 / float(np.mean(g)) for n, g in gaps.items()}), ""
-        fits = {s.name: self._arrivals(s, gaps.get(s.name)) for s in sources}
+        fits = {s.name: self._arrivals(s, gaps.get(s.name), found) for s in sources}
         # The n-th fit of every source together: all combinations would be too many.
         arrivals = tuple(
             {n: own[min(i, len(own) - 1)] for n, own in fits.items()}
@@ -181,7 +193,7 @@ class Mead:
         return np.asarray(gaps, dtype=float), ""
 
     def _stages(
-        self, state: MeadState, observation: Observation, stages: Sequence[StageObservation]
+        self, state: MeadState, observation: Observation, stages: Sequence[StageObservation], found: Fits
     ) -> tuple[Model | None, str]:
         """Stages of one micro-batch query: what has no share of its own is part of the overhead."""
         known = dict(state.demands)
@@ -201,7 +213,7 @@ class Mead:
                 tuple(ModelledOperator(s.name, known[s.name].seconds * self._each(source)) for s in stages),
                 {s.name: int(s.level) for s in stages},
                 {s.name: s.visits for s in stages},
-                self._arrivals(source, gaps),
+                self._arrivals(source, gaps, found),
                 trigger,
                 0.0 if isnan(overhead) else overhead,
                 self.percentile,
@@ -209,13 +221,13 @@ class Mead:
             "",
         )
 
-    def _arrivals(self, source: StageObservation, gaps: Any) -> tuple[Any, ...]:
+    def _arrivals(self, source: StageObservation, gaps: Any, found: Fits) -> tuple[Any, ...]:
         from penstock.models import Poisson
 
         if gaps is None:
             return (Poisson(source.arrival_rate / self._each(source)),)
         single = source.interarrival_rows if source.trigger > 0 else 1.0
-        return self._processes(gaps * (self._each(source) / single))
+        return found.of(source.name, gaps * (self._each(source) / single))
 
     def _each(self, source: StageObservation) -> float:
         """Tuples that come together in the arrival process.
@@ -225,33 +237,13 @@ class Mead:
         """
         return source.interarrival_rows if source.trigger > 0 and self.model == "map" else 1.0
 
-    def _processes(self, gaps: Any) -> tuple[Any, ...]:
-        """The fitted processes of all windows, or processes without correlation."""
-        from penstock.models import Poisson, fit_kpc, fit_map2
-
-        parts = [
-            gaps[-(len(gaps) >> i) :]
-            for i in range(self.windows)
-            if len(gaps) >> i >= min(self.least, len(gaps))
-        ]
-        if self.model == "mg1":
-            return tuple(Poisson(1.0 / float(p.mean())) for p in parts if p.sum() > 0)
-        if self.model == "gig1":  # micro-batches only: a renewal process with the same variability
-            return tuple(
-                fit_map2(float(p.mean()), scv=float(p.var() / p.mean() ** 2), decay=0.0)
-                for p in parts
-                if p.sum() > 0
-            )
-        fit = self.fit or (lambda p, best, states: fit_kpc(p, best=best, max_states=states))
-        fits = [_credible(fit(p, self.best, self.max_states)) for p in parts if p.sum() > 0]
-        return tuple(fit for window in fits for fit in window)
-
     def _queries(
         self,
         observation: Observation,
         sources: Sequence[StageObservation],
         operators: Sequence[ModelledOperator],
         gaps: Mapping[str, Any],
+        found: Fits,
     ) -> BatchModel | QueriesModel:
         """One micro-batch query, or several that share the executors."""
         known = {o.name: o for o in operators}
@@ -259,7 +251,9 @@ class Mead:
             own = known[source.name]
             known[source.name] = replace(own, demand=own.demand * self._each(source))
         made = tuple(
-            self._batches(observation, s, (known[s.name],), self._arrivals(s, gaps.get(s.name)), s.trigger)
+            self._batches(
+                observation, s, (known[s.name],), self._arrivals(s, gaps.get(s.name), found), s.trigger
+            )
             for s in sources
         )
         return made[0] if len(made) == 1 else QueriesModel(made)
@@ -372,12 +366,6 @@ class Mead:
             reason += "; no configuration is expected to meet the target"
         metric = Metric.LATENCY_MEAN if self.percentile is None else Metric.LATENCY_P95
         return Decision(tuple(changes.values()), reason, {metric: worst}, feasible=worst <= target)
-
-
-def _credible(fits: Sequence[Any]) -> list[Any]:
-    """The fits that are about as good as the best: what a bad one predicts says nothing about the stream."""
-    scores = [float(getattr(fit, "score", 0.0)) for fit in fits]
-    return [fit for fit, score in zip(fits, scores, strict=True) if score <= 1.5 * min(scores) + 0.1]
 
 
 def _chosen(level: dict[str, int], options: dict[str, tuple[Resources, ...]]) -> dict[str, Resources]:

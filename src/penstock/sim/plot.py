@@ -1,6 +1,7 @@
 """One picture of a comparison: the load, the capacity of each policy, the response against the target."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import isnan
 from pathlib import Path
 
@@ -15,13 +16,13 @@ COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#c77c11", "#6d4c9f", "#5c5c5c", "#0
 
 def plot_outcomes(
     outcomes: Sequence[ClosedLoopResult],
-    path: Path,
+    path: Path | BytesIO,
     *,
     title: str,
     target: float = float("nan"),
     label: str = "response",
-) -> Path:
-    """Draw the runs into a PNG file."""
+) -> None:
+    """Draw the runs as PNG into a file."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -56,7 +57,6 @@ def plot_outcomes(
         raise PenstockError(f"The plot cannot be written to '{path}' ({error}); name another file.") from None
     finally:
         plt.close(figure)
-    return path
 
 
 def _cycle(count: int) -> list[str]:
