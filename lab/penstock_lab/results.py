@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from penstock_lab.judging import Judged
+
 
 @dataclass(frozen=True)
 class Table:
@@ -26,12 +28,27 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that the run itself checked: what was expected, what was measured, whether it held."""
+    """A sentence that the run itself checked: what was expected, the bound it is judged by, what was measured.
+
+    ``fit``: a constant of ours was chosen with this figure in view, so that it shows no more than that the model can.
+    """
 
     text: str
     expected: str
     measured: str
     holds: bool
+    bound: str = ""
+    fit: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """``pass``, ``fit`` (it holds, since a constant was chosen for it) or ``differs``."""
+        return "differs" if not self.holds else "fit" if self.fit else "pass"
+
+    @property
+    def judged_by(self) -> str:
+        """The bound; where none was given, what was expected is the bound."""
+        return self.bound or self.expected
 
 
 @dataclass
@@ -45,9 +62,10 @@ class ResultsPage:
     plots: list[Path] = field(default_factory=list)
     seconds: float = 0.0
 
-    def claim(self, text: str, expected: str, measured: str, holds: bool) -> None:
-        """Record a checked claim."""
-        self.claims.append(Claim(text, expected, measured, bool(holds)))
+    def claim(self, text: str, expected: str, measured: str, holds: bool | Judged, fit: bool = False) -> None:
+        """Record a checked claim; a plain truth value says that ``expected`` itself is the bound."""
+        found = holds if isinstance(holds, Judged) else Judged(bool(holds), "")
+        self.claims.append(Claim(text, expected, measured, found.holds, found.bound, fit))
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for ``--json``."""
@@ -63,7 +81,7 @@ class ResultsPage:
                 }
                 for t in self.tables
             ],
-            "claims": [vars(c) for c in self.claims],
+            "claims": [vars(c) | {"bound": c.judged_by, "verdict": c.verdict} for c in self.claims],
             "plots": [str(p) for p in self.plots],
         }
 
@@ -76,9 +94,17 @@ class ResultsPage:
             lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table.rows]
             lines += ["", *([table.note, ""] if table.note else [])]
         if self.claims:
-            lines += ["## Claims", "", "| claim | expected | measured | |", "|---|---|---|---|"]
-            lines += [f"| {c.text} | {c.expected} | {c.measured} | {_verdict(c)} |" for c in self.claims]
-            lines += [""]
+            lines += [
+                "## Claims",
+                "",
+                "| claim | expected | judged by | measured | |",
+                "|---|---|---|---|---|",
+            ]
+            lines += [
+                f"| {c.text} | {c.expected} | {c.judged_by} | {c.measured} | {c.verdict} |"
+                for c in self.claims
+            ]
+            lines += ["", *_meaning(self.claims)]
         lines += [f"![{p.stem}]({p.name})" for p in self.plots]
         return "\n".join(lines).rstrip() + "\n"
 
@@ -95,9 +121,10 @@ class ResultsPage:
             if table.note:
                 console.print(table.note, style="dim")
         for c in self.claims:
-            style = "green" if c.holds else "yellow"
+            style = {"pass": "green", "fit": "cyan", "differs": "yellow"}[c.verdict]
+            bound = f" (judged by {c.bound})" if c.bound else ""
             console.print(
-                f"[{style}]{_verdict(c)}[/{style}]  {c.text}: expected {c.expected}, measured {c.measured}"
+                f"[{style}]{c.verdict}[/{style}]  {c.text}: expected {c.expected}{bound}, measured {c.measured}"
             )
         for plot in self.plots:
             console.print(f"plot: {plot}")
@@ -110,8 +137,10 @@ def announce(text: str) -> None:
     )
 
 
-def _verdict(claim: Claim) -> str:
-    return "pass" if claim.holds else "differs"
+def _meaning(claims: Sequence[Claim]) -> list[str]:
+    if not any(c.verdict == "fit" for c in claims):
+        return []
+    return ["*fit*: it holds, but a constant of ours was chosen with this figure in view.", ""]
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from math import inf, nan
 
 from rich.console import Console
 
+from penstock_lab.judging import near
 from penstock_lab.results import ResultsPage, Table
 
 
@@ -15,6 +16,8 @@ def example() -> ResultsPage:
     )
     report.claim("fast", ">= 2", "3", True)
     report.claim("small", "<= 1", "4", False)
+    report.claim("close", "45 %", "40 %", near((0.40, 0.45), form=".0%"), fit=True)
+    report.claim("far", "45 %", "29 %", near((0.29, 0.45), form=".0%"), fit=True)
     return report
 
 
@@ -23,14 +26,22 @@ def test_a_page_holds_tables_and_what_became_of_each_claim():
     assert "| b | 12,346 |" in page
     assert "a\\|b" in page
     assert "| c | inf |" in page
-    assert "| fast | >= 2 | 3 | pass |" in page
-    assert "| small | <= 1 | 4 | differs |" in page
+    assert "| fast | >= 2 | >= 2 | 3 | pass |" in page
+    assert "| small | <= 1 | <= 1 | 4 | differs |" in page
+
+
+def test_a_page_prints_the_bound_and_says_what_was_fitted():
+    page = example().as_markdown()
+    assert "| close | 45 % | 34% to 56% | 40 % | fit |" in page
+    assert "| far | 45 % | 34% to 56% | 29 % | differs |" in page
+    assert "*fit*:" in page
 
 
 def test_json_is_plain():
     told = json.loads(json.dumps(example().as_json()))
     assert told["tables"][0]["rows"][0] == {"name": "a|b", "value": 0.12345}
-    assert [c["holds"] for c in told["claims"]] == [True, False]
+    assert [c["verdict"] for c in told["claims"]] == ["pass", "differs", "fit", "differs"]
+    assert [c["bound"] for c in told["claims"]] == [">= 2", "<= 1", "34% to 56%", "34% to 56%"]
 
 
 def test_the_terminal_shows_all_of_it():

@@ -14,6 +14,7 @@ import numpy as np
 from penstock_lab.benches import query_flights, query_kills
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
+from penstock_lab.judging import at_least
 from penstock_lab.results import ResultsPage, Table, announce
 
 DELAY = "1 second"
@@ -27,7 +28,7 @@ Run = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is run: the full benchmark, or a look in a minute or two."""
+    """How much is run: the full benchmark, or a look in a minute, which has no size to judge speed by."""
 
     seconds: int
     by_hand_rates: Sequence[int]
@@ -50,15 +51,17 @@ FULL = Sizes(
     kills=20,
 )
 QUICK = Sizes(
-    seconds=10,
-    by_hand_rates=(1000, 4000),
-    our_rates=(4000, 50_000),
-    overlaps=(1, 5),
-    dims=(2, 8),
-    delays=(0.5,),
-    live_seconds=15.0,
-    kills=2,
+    seconds=6,
+    by_hand_rates=(1000,),
+    our_rates=(1000, 50_000),
+    overlaps=(),
+    dims=(),
+    delays=(),
+    live_seconds=0.0,
+    kills=0,
 )
+#: Parts that the quick look has.
+QUICK_PARTS = ("rates",)
 
 #: Seconds of stream in a micro-batch, for both sides.
 BATCH = 2
@@ -83,7 +86,8 @@ def run(quick: bool, folder: Path) -> ResultsPage:
             "flights": lambda: query_flights.add(report, bench.session),
             "kills": lambda: query_kills.add(report, Path(scratch), sizes.kills),
         }
-        for name, part in parts.items():
+        for name in QUICK_PARTS if quick else parts:
+            part = parts[name]
             announce(name)
             try:
                 part()
@@ -157,16 +161,17 @@ class QueryBench:
         )
         hand = _sustained(self.sizes.by_hand_rates, done_theirs)
         own = _sustained(self.sizes.our_rates, done_mine)
-        self.report.claim(
-            "tuples a second sustained on two cores", f">= {GOAL_RATE:,}", f"{own:,.0f}", own >= GOAL_RATE
-        )
-        ratio = own / hand
-        self.report.claim(
-            f"times the query by hand ({hand:,.0f} tuples/s)",
-            f">= {GOAL_RATIO}",
-            f"{ratio:.0f}",
-            ratio >= GOAL_RATIO,
-        )
+        if self.sizes is FULL:  # shorter streams are mostly start-up
+            self.report.claim(
+                "tuples a second sustained on two cores", f">= {GOAL_RATE:,}", f"{own:,.0f}", own >= GOAL_RATE
+            )
+            ratio = own / hand
+            self.report.claim(
+                f"times the query by hand ({hand:,.0f} tuples/s)",
+                f">= {GOAL_RATIO}",
+                f"{ratio:.0f}",
+                ratio >= GOAL_RATIO,
+            )
         common = self.sizes.our_rates[0]
         same = self._equal(done_mine[0], done_theirs[list(self.sizes.by_hand_rates).index(common)])
         self.report.claim("windows that both give out are equal", "all", same[1], same[0])
@@ -353,7 +358,10 @@ class QueryBench:
             rows[-1][6] > 0.6,
         )
         self.report.claim(
-            "and has a lower pane latency", "lower (PPQ: 68-80 %)", f"{rows[-1][3]:.0%} less", rows[-1][3] > 0
+            "and has a lower pane latency",
+            "68 % less at 500 ms, 80 % at 1 s (PPQ)",
+            f"{rows[-1][3]:.0%} less",
+            at_least(rows[-1][3], 0.51, ".0%"),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from penstock.models import fit_kpc
 from penstock.models.comparison import compare_loads
 from penstock_lab import recorded_traces
+from penstock_lab.judging import both, every, judged, near
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.mead_runs import SECONDS, STREAMS, MeadOutcome, MeadRun, arrivals, execute_all
@@ -145,14 +146,17 @@ def models(report: ResultsPage, scale: float) -> None:
     report.claim(
         "Fig. 3: without bursts all models agree with the measurement", "indistinguishable",
         f"worst {max(abs(x / r[2] - 1) for r in calm for x in r[3:]):.0%} off",
-        all(abs(x / r[2] - 1) < 0.2 for r in calm for x in r[3:]),
+        judged(all(abs(x / r[2] - 1) < 0.1 for r in calm for x in r[3:]), "each within 10 %"),
     )  # fmt: skip
     burst = [r for r in rows if r[0] == "LM*"]
     report.claim(
         "Fig. 3: with bursts M/PH/1 is far too low, MAP/PH/1 is not", "two orders of magnitude against close",
         f"simulated / M/PH/1 up to {max(r[2] / r[3] for r in burst):.0f}, MAP within a factor of "
         f"{max(max(r[5] / r[2], r[2] / r[5]) for r in burst):.1f}",
-        max(r[2] / r[3] for r in burst) > 30 and all(1 / 3 < r[5] / r[2] < 3 for r in burst),
+        both(
+            judged(max(r[2] / r[3] for r in burst) >= 100, "100 times or more somewhere"),
+            judged(all(1 / 2 < r[5] / r[2] < 2 for r in burst), "MAP/PH/1 within a factor of 2 everywhere"),
+        ),
     )  # fmt: skip
 
 
@@ -206,17 +210,25 @@ def requirement(
         )
     )
     what = title.split(":")[0]
-    ours, two = ([r for r in rows if r[2] == "MAP/G/1" + more] for more in ("", ", 2 windows"))
-    beside = f" (with 2 windows {sum(r[7] == 'met' for r in two)})" if two else ""
-    report.claim(
-        f"{what}: with MAPs every requirement is met", f"{len(ours)} of {len(ours)}",
-        f"{sum(r[7] == 'met' for r in ours)}{beside}", all(r[7] == "met" for r in ours),
-    )  # fmt: skip
-    plain = [r for r in rows if r[2] == "M/G/1"]
-    report.claim(
-        f"{what}: M/G/1 violates the requirements", f"{len(plain)} of {len(plain)}",
-        str(sum(r[7] != "met" for r in plain)), all(r[7] != "met" for r in plain),
-    )  # fmt: skip
+    # The order of the phases of SYNT was chosen with these tables in view (decision 53); the other streams were not.
+    for where, part in ((" on SYNT", ["SYNT"]), ("", [s for s in streams if s != "SYNT"])):
+        here = [r for r in rows if r[0] in part]
+        ours, two = ([r for r in here if r[2] == "MAP/G/1" + more] for more in ("", ", 2 windows"))
+        if not ours:
+            continue
+        beside = f" (with 2 windows {sum(r[7] == 'met' for r in two)})" if two else ""
+        where = where or " on " + " and ".join(part)
+        met = sum(r[7] == "met" for r in ours)
+        report.claim(
+            f"{what}: with MAPs every requirement is met{where}", f"{len(ours)} of {len(ours)}",
+            f"{met}{beside}", every(met, len(ours)), fit="SYNT" in part,
+        )  # fmt: skip
+        plain = [r for r in here if r[2] == "M/G/1"]
+        missed = sum(r[7] != "met" for r in plain)
+        report.claim(
+            f"{what}: M/G/1 violates the requirements{where}", f"{len(plain)} of {len(plain)}",
+            str(missed), every(missed, len(plain)), fit="SYNT" in part,
+        )  # fmt: skip
 
 
 def window_size(
@@ -243,7 +255,11 @@ def window_size(
         report.claim(
             "Table III: on abrupt changes the largest window reacts too slowly", "0.126, 0.141, 0.468 s",
             ", ".join(f"{synt[e]:.3f}" for e in sorted(synt)) + " s against 0.2 s",
-            max(synt[25_000], synt[50_000]) <= 0.2 < synt[100_000],
+            both(
+                judged(max(synt[25_000], synt[50_000]) <= 0.2 < synt[100_000], "only the largest misses 0.2 s"),
+                near(*((synt[n], TABLE_3["SYNT", 0.2][n][0]) for n in sorted(synt))),
+            ),
+            fit=True,
         )  # fmt: skip
 
 
@@ -270,12 +286,12 @@ def headline(report: ResultsPage, outs: dict[Any, MeadOutcome]) -> None:
     beside = f" (with 2 windows {sum(o.met for o in two)})" if two else ""
     report.claim(
         "Headline: on SYNT and BC the MAP model meets every requirement of Tables I and II",
-        f"{len(ours)} of {len(ours)}", f"{sum(o.met for o in ours)}{beside}", all(o.met for o in ours),
+        f"{len(ours)} of {len(ours)}", f"{sum(o.met for o in ours)}{beside}", all(o.met for o in ours), fit=True,
     )  # fmt: skip
     plain = [o for r, o in outs.items() if r.model == "mg1" and r.stream in ("SYNT", "BC")]
     report.claim(
         "Headline: on SYNT and BC M/G/1 violates them",
-        f"{len(plain)} of {len(plain)}", str(sum(not o.met for o in plain)), not any(o.met for o in plain),
+        f"{len(plain)} of {len(plain)}", str(sum(not o.met for o in plain)), not any(o.met for o in plain), fit=True,
     )  # fmt: skip
     most = max(o.cpu for o in ours)
     report.claim(

@@ -16,6 +16,7 @@ from penstock.sim.plants.operator.triggers import triggers
 from penstock.sim.plants.regions.graph import RegionOperator, chain
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.traffic.keys import zipf
+from penstock_lab.judging import judged
 from penstock_lab.papers.parallel import spread
 from penstock_lab.results import ResultsPage, Table
 
@@ -179,11 +180,11 @@ def _claims(report: ResultsPage, found: dict[str, dict[str, float]]) -> None:
     plain, shrink = found["Organic"], found["Organic, shrink"]
     report.claim(
         "Organic with scale-in gives back what it no longer needs", "fewer core-seconds", told("cores", "Organic", "Organic, shrink"),
-        shrink["cores"] < 0.9 * plain["cores"],
+        judged(shrink["cores"] < 0.9 * plain["cores"], "below 90 % of those without"),
     )  # fmt: skip
     report.claim(
         "Mead with replicas meets a target that shares alone cannot", "mean below 0.1 s", told("mean", "Mead", "Mead, replicas"),
-        found["Mead, replicas"]["mean"] <= 0.1 < found["Mead"]["mean"],
+        judged(found["Mead, replicas"]["mean"] <= 0.1 < found["Mead"]["mean"], "at most 0.1 s, and above it without"),
     )  # fmt: skip
     report.claim(
         "One Mpc for both operators is late less often than one for the second alone", "fewer late",

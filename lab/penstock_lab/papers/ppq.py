@@ -9,6 +9,8 @@ from penstock_lab.results import ResultsPage
 #: Why claims differ where they do, by how the claim begins. Only causes that were looked into; others are "not understood yet".
 REASONS = {
     "Fig. 8c-f": "Samples of a second vary by 0.1 to 0.7 around their mean, so that a short run says little, and the bound on a step of the controller holds their median, which in skewed samples is below their mean (see Fig. 17 of Elastic-PPQ).",
+    "Fig. 8f: parts": "How the correlation of the attributes changes is not published; it decides how much a pane costs, and so how often it is split.",
+    "Fig. 17: giving": "Of the delays of the games only mean and longest are published; the law between them decides how long 1 % of them are.",
     "Fig. 9: latency": "The last tuple of a pane comes about twice the mean delay late in either order: without the cost of sorting, in-order processing was 10 % slower at most. The cut is the time to keep the buffer sorted, and hangs on what moving an entry costs.",
 }
 
