@@ -24,6 +24,9 @@ class Store(Protocol):
     def clock(self, operator: str) -> int | None:
         """The newest event time of the batches before."""
 
+    def latest(self, operator: str) -> int | None:
+        """Up to which event time tuples are believed; None: nothing is known yet."""
+
     def save(self, operator: str, layer: pa.Table) -> None:
         """Keep what changed."""
 
@@ -53,7 +56,9 @@ class Executor:
         before = Before()
         if kind != "stateless":
             store = self.store
-            before = Before(store.layers(operator), store.clock(operator), self.now, store.own)
+            before = Before(
+                store.layers(operator), store.clock(operator), self.now, store.latest(operator), store.own
+            )
         result = invoke(task, arrived, before)
         if result.layer is not None:
             self.store.save(operator, result.layer)

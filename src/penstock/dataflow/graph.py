@@ -59,6 +59,7 @@ class Stream:
         time: str | None = None,
         on_timer: KeyCall | None = None,
         on_expiry: KeyCall | None = None,
+        ahead: float | None = None,
     ) -> "Stream":
         """Send this stream (and others, to the further input ports in order) through an operator.
 
@@ -79,6 +80,7 @@ class Stream:
             time=time,
             on_timer=on_timer,
             on_expiry=on_expiry,
+            ahead=ahead,
         )
         return self.graph.apply(operator, self, *others, name=name, **given)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.belief import Lookout, Sightings
 from penstock.dataflow.buffering import Waiting
 from penstock.dataflow.calls import CallWork, DeadRows
 from penstock.dataflow.kept_keys import check_kept
@@ -25,6 +26,9 @@ from penstock.dataflow.slots import Assigned, assign
 from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
 from penstock.dataflow.table_calls import call_tables
 from penstock.dataflow.timers import Called, Due, stacked
+
+#: Seconds after which there are no times any more: about the year 9999.
+FAR = 253_402_300_800.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ class OperatorFigures:
     fullest: float = 0.0
     #: The newest event time seen, in microseconds, for operators with a time to live.
     clock: int | None = None
+    #: Tuples with a usable event time, and the sightings among them, those of each call by themselves.
+    timed: int = 0
+    told: tuple[Sightings, ...] = ()
 
     def add(self, other: "OperatorFigures") -> None:
         """Count one call more."""
@@ -69,6 +76,8 @@ class OperatorFigures:
         self.cpu += other.cpu
         self.waiting += other.waiting
         self.fullest = max(self.fullest, other.fullest)
+        self.timed += other.timed
+        self.told += other.told
         if other.clock is not None:
             self.clock = max(other.clock, self.clock if self.clock is not None else other.clock)
 
@@ -90,6 +99,8 @@ class Before:
     #: The newest event time of the batches before, and the driver's time, in microseconds.
     clock: int | None = None
     now: int = 0
+    #: Up to which event time tuples are believed; None: nothing is known yet.
+    latest: int | None = None
     #: Which keys are this task's own, by their hashes; None: all.
     own: Callable[[Hashes], NDArray[np.bool_]] | None = None
 
@@ -98,7 +109,7 @@ def invoke(task: Task, arrived: Mapping[str, Chunk], before: Before = Before()) 
     """Call for the keys whose time has come, then process the tuples that arrived on the ports."""
     started = time.thread_time()
     result = Result(rows_in=sum(c.rows for c in arrived.values()))
-    ports = {p: _usable(task, arrived[p], result) for p in task.spec.inputs if p in arrived}
+    ports = {p: _usable(task, arrived[p], before, result) for p in task.spec.inputs if p in arrived}
     output = Output(task.context.name, task.context.outputs)
     if task.spec.kind == "stateless":
         rows = {
@@ -183,16 +194,28 @@ def _all_ports(task: Task, ports: Mapping[str, Chunk]) -> dict[str, Chunk]:
     return {p: ports.get(p) or Chunk(task.context.inputs[p].empty_table(), empty) for p in task.spec.inputs}
 
 
-def _usable(task: Task, chunk: Chunk, result: Result) -> Chunk:
-    """The tuples that have a key; the others are put aside."""
-    needed = [*task.spec.keys, *([task.spec.event_time] if task.spec.event_time else [])]
+def _usable(task: Task, chunk: Chunk, before: Before, result: Result) -> Chunk:
+    """The tuples that have a key, and an event time that is believed; the others are put aside."""
+    time = task.spec.event_time
+    needed = [*task.spec.keys, *([time] if time else [])]
     bad = missing_keys(chunk.table, needed)
+    chunk = _without(task, chunk, bad, f"no value in one of {', '.join(needed)}", result)
+    if time is None or task.spec.kind == "stateless":
+        return chunk
+    chunk = _without(task, chunk, no_times(chunk.table.column(time)), f"{time} is no time", result)
+    lookout = Lookout(task.spec.limits.ahead, before.latest)
+    over = lookout.see(event_times(chunk.table.column(time)))
+    result.timed += lookout.rows
+    if told := lookout.told():
+        result.told = (*result.told, told)
+    return _without(task, chunk, over, f"{time} is too far ahead of the stream", result)
+
+
+def _without(task: Task, chunk: Chunk, bad: NDArray[np.bool_] | None, reason: str, result: Result) -> Chunk:
+    """The tuples outside the mask; those in it are put aside for this reason."""
     if bad is None:
         return chunk
-    names = ", ".join(needed)
-    result.dead.append(
-        DeadRows(task.context.name, chunk.table.filter(pa.array(bad)), f"no value in one of {names}")
-    )
+    result.dead.append(DeadRows(task.context.name, chunk.table.filter(pa.array(bad)), reason))
     return chunk.take(np.flatnonzero(~bad))
 
 
@@ -232,11 +255,24 @@ def _times(
 
 
 def event_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """A column of timestamps, or of seconds, in microseconds."""
+    """A column of timestamps, or of seconds, in microseconds; what is no time is at the end of all times."""
+    if column.null_count:
+        column = column.fill_null(pa.scalar(0, pa.int64()).cast(column.type))
     if pa.types.is_timestamp(column.type):
         return np.asarray(
             column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy()
         )
-    seconds = np.asarray(column.cast(pa.float64()).to_numpy())
-    micros: NDArray[np.int64] = np.rint(seconds * 1e6).astype(np.int64)
+    seconds = np.nan_to_num(
+        np.asarray(column.cast(pa.float64(), safe=False).to_numpy()), nan=FAR, posinf=FAR, neginf=-FAR
+    )
+    micros: NDArray[np.int64] = np.rint(np.clip(seconds, -FAR, FAR) * 1e6).astype(np.int64)
     return micros
+
+
+def no_times(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
+    """Which values are no event times, being infinite or beyond any calendar; None where all are."""
+    if pa.types.is_timestamp(column.type):
+        return None
+    seconds = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
+    bad: NDArray[np.bool_] = ~(np.abs(seconds) < FAR)
+    return bad if bad.any() else None

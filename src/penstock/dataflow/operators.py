@@ -10,10 +10,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
+from penstock.core.belief import DAY, Limits
 from penstock.core.errors import PenstockError
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.schemas import SchemaLike, default_of, schema_of
@@ -85,6 +87,14 @@ class Spec:
     time: str | None = None
     on_timer: KeyCall | None = None
     on_expiry: KeyCall | None = None
+    #: Seconds that a tuple may be ahead of all others by event time; None: a day, or the time to live if that is longer.
+    ahead: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Which event times are believed; how far behind a tuple is matters to its own key only."""
+        usual = max(DAY, 0 if self.ttl is None else int(self.ttl.seconds * 1e6))
+        return Limits(usual if self.ahead is None else int(self.ahead * 1e6))
 
     @property
     def event_time(self) -> str | None:
@@ -119,6 +129,7 @@ class Properties(TypedDict, total=False):
     time: str | None
     on_timer: KeyCall | None
     on_expiry: KeyCall | None
+    ahead: float | None
 
 
 def _problem(spec: Spec) -> str | None:
@@ -144,6 +155,8 @@ def _problem(spec: Spec) -> str | None:
         return "A stateless operator has no keys that a timer could be for; give keys=[...] or stateful=True."
     if spec.on_expiry is not None and spec.ttl is None:
         return "on_expiry is called when a time to live is over; give ttl=(column, seconds)."
+    if spec.ahead is not None and not 0 < spec.ahead < inf:
+        return f"A tuple cannot be believed up to {spec.ahead} seconds ahead; give a positive number."
     strange = set(spec.need.counts or {}) - set(spec.inputs)
     if strange:
         return f"The need names the port '{min(strange)}' but the ports are {', '.join(spec.inputs)}."
@@ -230,6 +243,7 @@ def operator(
     time: str | None = None,
     on_timer: KeyCall | None = None,
     on_expiry: KeyCall | None = None,
+    ahead: float | None = None,
 ) -> Declaration:
     """Declare an operator: decorates a function, or a subclass of :class:`Operator`.
 
@@ -261,6 +275,9 @@ def operator(
         column of the event time (that of ``ttl`` by default).
     on_expiry
         ``on_expiry(key, state, output)`` is called before a key is forgotten because its ``ttl`` is over.
+    ahead
+        Tuples more than so many seconds ahead of all others by event time are not believed and become dead letters,
+        unless many confirm it. A day by default, or the time to live if that is longer.
 
     >>> @operator(keys=["word"], state={"count": int}, output={"word": str, "count": int})
     ... def count(rows, state, output): ...
@@ -282,6 +299,7 @@ def operator(
         time=time,
         on_timer=on_timer,
         on_expiry=on_expiry,
+        ahead=ahead,
     )
 
     @overload
@@ -322,7 +340,7 @@ def make_spec(base: Spec, given: Properties) -> Spec:
         values["changes"] = names_of(made["changes"], "changes")
     values |= {
         name: made[name]
-        for name in ("need", "grain", "on_error", "time", "on_timer", "on_expiry")
+        for name in ("need", "grain", "on_error", "time", "on_timer", "on_expiry", "ahead")
         if name in made
     }
     return Spec(**values)

@@ -1,14 +1,17 @@
 """The flow in one process, one operator after another: what every other way of running it must equal."""
 
+import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.belief import Belief, judge, learned
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.invoke import Before, event_times, invoke
+from penstock.dataflow.invoke import Before, Result, event_times, invoke
 from penstock.dataflow.layers import merge
 from penstock.dataflow.regions import find_regions
 from penstock.dataflow.rows import Chunk, joined
@@ -36,6 +39,7 @@ class Reference:
         self.tasks = make_tasks(graph, find_regions(graph))
         self.layers: dict[str, list[pa.Table]] = {}
         self.clocks: dict[str, int] = {}
+        self.beliefs: dict[str, Belief] = {}
         self.dead: list[tuple[str, str]] = []
         for task in self.tasks.values():
             task.operator.initialize(task.context)
@@ -76,19 +80,31 @@ class Reference:
                 arrived[port] = self.tasks[name].entering(port, whole)
         if not arrived and not node.spec.watches:
             return
-        before = Before(self.layers.get(name, ()), self.clocks.get(name), now)
-        result = invoke(self.tasks[name], arrived, before)
+        result = self._invoked(name, arrived, now)
         self.dead += [(d.operator, d.reason) for d in result.dead for _ in range(d.rows.num_rows)]
         if result.layer is not None:
             self.layers[name] = [merge([*self.layers.get(name, []), result.layer])]
-        if result.clock is not None:
-            self.clocks[name] = max(result.clock, self.clocks.get(name, result.clock))
         for port, chunk in result.outputs.items():
             given[name, port] = chunk
 
+    def _invoked(self, name: str, arrived: Mapping[str, Chunk], now: int) -> Result:
+        """Call an operator; once more where the batch itself shows that other event times are to be believed."""
+        clock, belief = self.clocks.get(name), self.beliefs.get(name, Belief())
+        limits, wall = self.graph.nodes[name].spec.limits, int(time.time() * 1e6)
+        latest = belief.latest(clock, wall, limits)
+        before = Before(self.layers.get(name, ()), clock, now, latest)
+        result = invoke(self.tasks[name], arrived, before)
+        judged = judge(result.told, result.timed, belief, latest, wall, limits)
+        if judged.overturns(latest, result.told):
+            result = invoke(self.tasks[name], arrived, replace(before, latest=judged.bound))
+        if result.clock is not None:
+            self.clocks[name] = max(result.clock, self.clocks.get(name, result.clock))
+        self.beliefs[name] = learned(belief, judged, clock, self.clocks.get(name), wall, limits.ahead)
+        return result
 
-def _positions(graph: Graph, time: str | None, table: pa.Table, numbers: NDArray[Any]) -> NDArray[Any]:
+
+def _positions(graph: Graph, column: str | None, table: pa.Table, numbers: NDArray[Any]) -> NDArray[Any]:
     if not any(s.time for s in graph.sources.values()):
         return numbers
-    times = event_times(table.column(time)) if time else np.zeros(len(numbers), dtype=np.int64)
+    times = event_times(table.column(column)) if column else np.zeros(len(numbers), dtype=np.int64)
     return np.column_stack([times, numbers])

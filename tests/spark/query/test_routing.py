@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.belief import Limits, Sighting
 from penstock.preference.routing_plan import RoutingPlan
+from penstock.spark.query.reports import TallyReport
 from penstock.spark.query.routing import Router, pack, unpack
 
 panes_in_order = st.lists(st.integers(0, 5), max_size=80).map(lambda p: np.array(p, dtype=np.int64))
@@ -105,9 +107,13 @@ def test_rows_before_the_punctuation_are_late(tmp_path, punctuation, late):
     assert kept == 3 - late
 
 
-def test_a_clock_far_ahead_of_the_stream_is_not_believed(tmp_path):
-    messages = route(rows_of([10, 5000], [1.0, 2.0]), str(tmp_path), seen=20, ahead=100)
-    assert '"bad": 1' in messages[-1]["payload"][0].as_py().decode()
+def test_clocks_far_from_the_stream_are_not_believed(tmp_path):
+    rows = rows_of([1000, 5000, 700, 10], [1.0, 2.0, 3.0, 4.0])
+    messages = route(rows, str(tmp_path), seen=1000, latest=1100, limits=Limits(100, 500))
+    told = TallyReport.from_json(messages[-1]["payload"][0].as_py())
+    assert (told.rows, told.bad, told.usable, told.sightings) == (4, 2, 4, (Sighting(5000, 5000, 1, 3),))
+    assert (told.stats.t_max, told.stats.max_delay, told.stats.rows) == (1000, 300, 2)
     assert pq.read_table(next(tmp_path.iterdir()))["reason"].to_pylist() == [
-        "t is too far ahead of the stream"
+        "t is too far ahead of the stream",
+        "t is too far behind the stream",
     ]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.core.belief import Sighting
 from penstock.dataflow.invoke import OperatorFigures
 from penstock.disorder.stats import partition_stats
 from penstock.spark.flow.task_report import TaskInput, TaskOutputs, TaskReport, WrittenFile, WrittenLayer
@@ -9,7 +10,7 @@ from penstock.spark.query.reports import CloseReport, FoldedPart, FoldReport, Ta
 from penstock.spark.runtime.report import Report
 
 REPORTS = [
-    TallyReport(10, 2, 1, partition_stats([5, 3, 9]), None, "dead.parquet", 0.5),
+    TallyReport(10, 2, 1, partition_stats([5, 3, 9]), 9, (Sighting(5, 9, 3, 4),), None, "dead.parquet", 0.5),
     FoldReport(1, "file", (FoldedPart(7, 0, 3, 9), FoldedPart(8, 1, 1, 1)), 0.1, 0.2, 0.3),
     CloseReport(0, "file", 4, 0.1),
     WindowReport(2, 0.5, sizes={3: 4, 5: 0}, output_file="out", live_file="live", live_rows=9),

@@ -17,6 +17,7 @@ from penstock.core.guards import Guards
 from penstock.core.listeners import Listeners
 from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
+from penstock.core.row_watch import RowWatch
 from penstock.dataflow.explain import explain
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
@@ -161,8 +162,10 @@ class Flow(Graph):
             )
             controller = Controller(plant, chosen, guards, book, period=period, dry_run=dry_run)
             run = FlowRun(program, held, session, book, controller, owned)
+            watch = RowWatch(partial(controller.warn, "rows"))
             if not plain:
                 listeners.add(plant.put)
+                listeners.add(lambda profile: watch.batch(profile.rows, dead=profile.dead))
             if rebalance and not plain:
                 listeners.add(Rebalancer(program))
             run.serve(metrics, guards)

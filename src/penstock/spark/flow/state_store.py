@@ -7,13 +7,14 @@ task from then on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.belief import Belief
 from penstock.dataflow.keys import group_of
 from penstock.dataflow.layers import first_hash, hashes_of, merge
 from penstock.spark.flow.task_report import WrittenLayer
@@ -52,15 +53,19 @@ class OperatorState:
 
     layers: tuple[LayerFile, ...] = ()
     clock: int | None = None
+    #: What is believed of the event times of the tuples that come.
+    belief: Belief = field(default_factory=Belief)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"layers": [layer.to_json() for layer in self.layers], "clock": self.clock}
+        layers = [layer.to_json() for layer in self.layers]
+        return {"layers": layers, "clock": self.clock, "belief": self.belief.to_json()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OperatorState":
         """The value that ``to_json`` gave."""
-        return cls(tuple(LayerFile.from_json(v) for v in value["layers"]), value["clock"])
+        belief = Belief.from_json(value["belief"]) if "belief" in value else Belief()
+        return cls(tuple(LayerFile.from_json(v) for v in value["layers"]), value["clock"], belief)
 
     def written(self, new: LayerFile, merged: bool) -> "OperatorState":
         """The state after a task wrote a layer for its groups."""
@@ -68,13 +73,13 @@ class OperatorState:
         if merged:
             gone = frozenset(new.groups)
             before = tuple(left for layer in before if (left := layer.without(gone)).groups)
-        return OperatorState((*before, new), self.clock)
+        return replace(self, layers=(*before, new))
 
     def at(self, clock: int | None) -> "OperatorState":
         """The state with its event clock moved on."""
         if clock is None:
             return self
-        return OperatorState(self.layers, clock if self.clock is None else max(clock, self.clock))
+        return replace(self, clock=clock if self.clock is None else max(clock, self.clock))
 
 
 @dataclass
@@ -87,6 +92,8 @@ class TaskStore:
     owned: tuple[int, ...]
     states: Mapping[str, OperatorState]
     ttl: Mapping[str, float] = field(default_factory=dict)
+    #: Operator -> up to which event time tuples are believed.
+    beliefs: Mapping[str, int | None] = field(default_factory=dict)
     #: What was written.
     written: list[WrittenLayer] = field(default_factory=list)
     #: Groups that this replica did not have in the batch before.
@@ -107,6 +114,10 @@ class TaskStore:
     def clock(self, operator: str) -> int | None:
         """The newest event time of the batches before."""
         return self.states.get(operator, OperatorState()).clock
+
+    def latest(self, operator: str) -> int | None:
+        """Up to which event time tuples are believed; None: nothing is known yet."""
+        return self.beliefs.get(operator)
 
     def save(self, operator: str, layer: pa.Table) -> None:
         """Write what changed, or all there is where that is due."""

@@ -4,11 +4,13 @@ Segment s of batch b runs at step b + s. Segments of one step belong to differen
 so they share nothing and may run at the same time.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 
@@ -17,6 +19,7 @@ from penstock.dataflow.plan import Plan
 from penstock.dataflow.wiring import Wiring
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
+from penstock.spark.flow.event_times import EventTimes
 from penstock.spark.flow.flow_state import DeferredSegment, FlowState
 from penstock.spark.flow.messages import REPORT, messages_of, messages_schema
 from penstock.spark.flow.state_store import LayerFile, OperatorState
@@ -63,18 +66,16 @@ class Stepper:
     def step(
         self, engine: Engine, parts: Iterable[SegmentRun], state: FlowState, prefix: str, before: Plan
     ) -> StepOutcome:
-        """Run all parts at the same time; the state after them."""
+        """Run all parts at the same time; the state after them.
+
+        They run once more where the tuples show that other event times are to be believed than at first sight.
+        """
         listed = list(parts)
-        if len(listed) == 1:
-            by_part = [self._run(engine, listed[0], state, prefix, before)]
-        else:
-            with ThreadPoolExecutor(max(1, len(listed)), "penstock-segment") as pool:
-                # What waits longest goes first: nothing after it can end before it.
-                futures = {
-                    at: pool.submit(self._run, engine, part, state, prefix, before)
-                    for at, part in sorted(enumerate(listed), key=lambda item: -item[1].segment)
-                }
-                by_part = [futures[at].result() for at in range(len(listed))]
+        times = EventTimes(self.definition, state, int(time.time() * 1e6))
+        by_part = self._side_by_side(engine, listed, state, prefix, before, times)
+        while times.overturned([r for reports in by_part for r in reports]):
+            self._remove([r for reports in by_part for r in reports])
+            by_part = self._side_by_side(engine, listed, state, prefix, before, times)
         outputs: list[Publication] = []
         for part, reports in zip(listed, by_part, strict=True):
             state = _folded(self.definition, state, part, reports)
@@ -84,9 +85,49 @@ class Stepper:
                 for file in report.outputs.files
                 if file.folder
             ]
+        state = times.remembered(state)
         return StepOutcome(state, tuple(outputs), [r for reports in by_part for r in reports])
 
-    def _run(self, engine: Engine, part: SegmentRun, state: FlowState, prefix: str, before: Plan) -> Reports:
+    def _side_by_side(
+        self,
+        engine: Engine,
+        listed: list[SegmentRun],
+        state: FlowState,
+        prefix: str,
+        before: Plan,
+        times: EventTimes,
+    ) -> list[Reports]:
+        if len(listed) == 1:
+            return [self._run(engine, listed[0], state, prefix, before, times)]
+        with ThreadPoolExecutor(max(1, len(listed)), "penstock-segment") as pool:
+            # What waits longest goes first: nothing after it can end before it.
+            futures = {
+                at: pool.submit(self._run, engine, part, state, prefix, before, times)
+                for at, part in sorted(enumerate(listed), key=lambda item: -item[1].segment)
+            }
+            return [futures[at].result() for at in range(len(listed))]
+
+    def _remove(self, reports: Reports) -> None:
+        """Remove the files of a run that does not count."""
+        folders = {role: folder.path for role, folder in self.outputs.by_role.items()}
+        for report in reports:
+            named = [layer.file for layer in report.written] + ([report.inbox] if report.inbox else [])
+            paths = [os.path.join(self.folder, name) for name in named]
+            for file in report.outputs.files:
+                base = folders.get(file.folder) or os.path.join(self.folder, "..", HANDED)
+                paths.append(os.path.join(base, file.staged))
+            for path in paths:
+                Path(path).unlink(missing_ok=True)
+
+    def _run(
+        self,
+        engine: Engine,
+        part: SegmentRun,
+        state: FlowState,
+        prefix: str,
+        before: Plan,
+        times: EventTimes,
+    ) -> Reports:
         definition = self.definition
         job = SegmentWork(
             definition.wiring(part.plan),
@@ -101,7 +142,8 @@ class Stepper:
             self.run,
             part.batch,
             {} if self.cpu is None else self.cpu.groups(definition.wiring(part.plan).layout),
-            now=int(time.time() * 1e6),
+            now=times.now,
+            beliefs=times.latest,
         )
         schema = messages_schema()
         layout = job.wiring.layout

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.core.belief import Sighting
 from penstock.dataflow.invoke import OperatorFigures
 from penstock.spark.runtime.report import Report
 
@@ -78,7 +79,7 @@ class TaskReport(Report):
             **values,
             "input": TaskInput(**{**values["input"], "moved": tuple(values["input"]["moved"])}),
             "outputs": TaskOutputs(outputs["sinks"], files, outputs["dead"]),
-            "operators": {name: OperatorFigures(**f) for name, f in values["operators"].items()},
+            "operators": {name: _figures(f) for name, f in values["operators"].items()},
             "written": tuple(WrittenLayer(**layer) for layer in values["written"]),
             "later": tuple(values["later"]),
         }
@@ -97,3 +98,8 @@ class TaskReport(Report):
     def dead(self) -> int:
         """Tuples that could not be processed."""
         return sum(self.outputs.dead.values())
+
+
+def _figures(values: Mapping[str, Any]) -> OperatorFigures:
+    told = tuple(tuple(Sighting(**s) for s in some) for some in values["told"])
+    return OperatorFigures(**{**values, "told": told})

@@ -46,6 +46,8 @@ class SegmentWork:
     cpu: Mapping[str, str] = field(default_factory=dict)
     #: The driver's time where the batch began, in microseconds.
     now: int = 0
+    #: Operator -> up to which event time tuples are believed.
+    beliefs: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def levels(self) -> int:
@@ -78,7 +80,14 @@ class Worker:
         self.started, self.cpu = time.perf_counter(), time.process_time()
         owned, arrived = self._groups(pipeline, replica)
         self.store = TaskStore(
-            job.folder, job.prefix, job.plan.groups, owned, job.states, job.ttl, arrived=arrived
+            job.folder,
+            job.prefix,
+            job.plan.groups,
+            owned,
+            job.states,
+            job.ttl,
+            job.beliefs,
+            arrived=arrived,
         )
         mask = np.zeros(job.plan.groups, dtype=bool)
         mask[list(owned)] = True

@@ -70,6 +70,8 @@ class QueryFigures:
     #: When the windows of this batch were due (their ends plus the slack), on average, in seconds since 1970.
     due: float
     slack: float
+    #: The newest event time that is believed, in seconds since 1970.
+    newest: float
     dropped_share: float
     windows: int
     answer_rows: float
@@ -147,6 +149,7 @@ def figures_of(
         event_lag=_event_lag(state),
         due=fmean(measured.window_ends) + state.disorder.slack / 1e6 if measured.window_ends else nan,
         slack=state.disorder.slack / 1e6,
+        newest=nan if state.disorder.t_max is None else state.disorder.t_max / 1e6,
         dropped_share=state.disorder.dropped_share,
         windows=len(done.sizes),
         answer_rows=fmean(done.sizes.values()) if done.sizes else nan,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.core.belief import DAY, Limits
 from penstock.core.controller import Controller
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError, unknown
@@ -17,6 +18,7 @@ from penstock.core.guards import Guards
 from penstock.core.listeners import Listeners
 from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
+from penstock.core.row_watch import RowWatch
 from penstock.disorder import KSlack
 from penstock.disorder.state import Disorder
 from penstock.policies.catalog import policy_named
@@ -60,9 +62,10 @@ class PreferenceQuery:
     disorder
         How long to wait for late rows: ``KSlack()``, ``AdaptiveSlack(drop=...)``, ``FixedDelay(...)``, or
         ``InOrder(...)``, the papers' baseline that buffers and sorts.
-    ahead
-        Rows further ahead of the stream than this (``"1 hour"``) are not believed and become dead letters; without it
-        one wrong clock far in the future makes all later rows late.
+    ahead, behind
+        Rows further ahead of the stream than ``ahead``, or further behind it than ``behind``, are not believed and become
+        dead letters, unless many rows confirm a jump ahead. One day each by default, or the window (for ``behind`` also
+        the delay of the disorder handling) where that is longer.
     splitting
         Pane stage strategy: ``"AS_PID"`` (default), ``"AS"``, ``"PB_RR"``, ``"TB_RR"``, or one with options.
     window_strategy
@@ -79,6 +82,7 @@ class PreferenceQuery:
     by: Sequence[str] | str = ()
     disorder: Disorder = field(default_factory=KSlack)
     ahead: str | None = None
+    behind: str | None = None
     splitting: Splitting | str = "AS_PID"
     window_strategy: str = SHARED
     pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -99,7 +103,7 @@ class PreferenceQuery:
             raise PenstockError(
                 "A stage needs at least one worker; give pane_workers and window_workers of 1 or more."
             )
-        _ = self.panes, self.strategy, self.ahead_us  # each checks what it is made of
+        _ = self.panes, self.strategy, self.limits  # each checks what it is made of
 
     @property
     def panes(self) -> PaneModel:
@@ -107,9 +111,15 @@ class PreferenceQuery:
         return PaneModel.of(self.window, self.slide)
 
     @property
-    def ahead_us(self) -> int | None:
-        """How far ahead of the stream a row may be, in microseconds."""
-        return None if self.ahead is None else microseconds(self.ahead, "ahead")
+    def limits(self) -> Limits:
+        """Which event times are believed."""
+        usual = max(DAY, self.panes.window_us)
+        return Limits(
+            usual if self.ahead is None else microseconds(self.ahead, "ahead"),
+            max(usual, self.disorder.start().slack)
+            if self.behind is None
+            else microseconds(self.behind, "behind"),
+        )
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -216,6 +226,9 @@ class PreferenceQuery:
             plant = QueryPlant(program, partial(task_slots, frame.sparkSession))
             listeners.add(plant.put)
             controller = Controller(plant, policy, guards, book, period=period, dry_run=dry_run)
+            watch = RowWatch(partial(controller.warn, "rows"))
+            listeners.add(lambda f: watch.batch(f.rows, f.late, f.bad))
+            listeners.add(lambda f: watch.closing(f.windows, f.newest, self.panes.window_us / 1e6, f.slack))
             run = QueryRun(program, held, book, controller, owned)
             program.grouped.warm()
             run.serve(metrics, guards)

@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.core.belief import learned
 from penstock.core.listeners import Listeners
 from penstock.disorder import InOrder
-from penstock.disorder.stats import BatchStats
-from penstock.preference.routing_plan import RoutingPlan
 from penstock.preference.splitting import SplitState
-from penstock.spark.query import pane_stage
 from penstock.spark.query.figures import Measurements, QueryFigures, figures_of, stage_utilisation
-from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, PaneStage, Part
-from penstock.spark.query.reports import CloseReport, FoldReport, TallyReport, run_stage
-from penstock.spark.query.routing import MESSAGE_SCHEMA, Router
+from penstock.spark.query.folding import Folded, Folding
+from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, Part
+from penstock.spark.query.reports import CloseReport, run_stage
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
-from penstock.spark.runtime.engine import Stage
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
@@ -49,30 +46,6 @@ class QueryOutputs:
     def by_role(self) -> dict[str, OutputFolder]:
         """All folders by what they are to the run."""
         return {folder.role: folder for folder in (self.results, self.dead, self.late) if folder}
-
-
-@dataclass(frozen=True)
-class Folded:
-    """What the first job reported: statistics of the rows, reports of the workers."""
-
-    stats: BatchStats
-    tallies: list[TallyReport]
-    workers: list[FoldReport]
-
-    @property
-    def rows(self) -> int:
-        """Rows of the batch."""
-        return sum(t.rows for t in self.tallies)
-
-    @property
-    def late(self) -> int:
-        """Rows that came too late."""
-        return sum(t.late for t in self.tallies)
-
-    @property
-    def bad(self) -> int:
-        """Rows that cannot be used."""
-        return sum(t.bad for t in self.tallies)
 
 
 class QueryProgram:
@@ -155,7 +128,7 @@ class QueryProgram:
         committed = QueryState.from_json(batch.state)
         start = self._rescaled(committed)
         clock = time.perf_counter()
-        folded = self._fold(batch, start)
+        folded = self._folded(batch, start)
         reached("panes-folded", batch.id)
         pane_seconds = time.perf_counter() - clock
         observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
@@ -206,55 +179,20 @@ class QueryProgram:
         """Pane and window workers of the next batch."""
         return self.target or self._worked
 
-    def _fold(self, batch: Batch, state: QueryState) -> Folded:
-        router = Router(
+    def _folded(self, batch: Batch, state: QueryState) -> Folded:
+        attributes = tuple(a.column for a in self.query.preference.attributes if a.direction != "diff")
+        folding = Folding(
+            grouped=self.grouped,
             time=self.query.time,
-            attributes=tuple(a.column for a in self.query.preference.attributes if a.direction != "diff"),
+            attributes=attributes,
             pane_us=self.model.pane_us,
-            plan=self._plan(batch, state),
-            punctuation=state.disorder.punctuation,
-            seen=state.disorder.t_max,
-            prefix=batch.prefix,
+            strategy=self.query.strategy.name,
+            limits=self.query.limits,
+            raw=self._raw,
             late_folder=None if self.outputs.late is None else self.outputs.late.staging,
             dead_folder=self.outputs.dead.staging,
-            ahead=self.query.ahead_us,
         )
-        stage = PaneStage(
-            self.grouped,
-            batch.state_folder,
-            batch.prefix,
-            state.held(),
-            self._raw,
-        )
-        stages = [Stage(router, MESSAGE_SCHEMA), Stage(stage, pane_stage.REPORT_SCHEMA, state.pane_workers)]
-        reports = [
-            row
-            for some in batch.engine.run(batch.rows, stages)
-            for row in zip(some["kind"].to_pylist(), some["report"].to_pylist(), strict=True)
-        ]
-        tallies = [TallyReport.from_json(text) for kind, text in reports if kind == "tally"]
-        workers = [FoldReport.from_json(text) for kind, text in reports if kind == "worker"]
-        stats = BatchStats()
-        for tally in tallies:
-            stats = stats.merge(tally.stats)
-        return Folded(stats, tallies, sorted(workers, key=lambda w: w.worker))
-
-    def _plan(self, batch: Batch, state: QueryState) -> RoutingPlan:
-        loads = (*state.loads, *([0.0] * state.pane_workers))[: state.pane_workers]
-        owners: dict[int, tuple[int, int]] = {}
-        for worker, parts in state.held().items():
-            for pane, part in parts.items():
-                # The emptiest part takes the next rows: its worker became the owner last.
-                if pane not in owners or part.received < owners[pane][1]:
-                    owners[pane] = (worker, part.received)
-        return RoutingPlan(
-            strategy=self.query.strategy.name,
-            workers=state.pane_workers,
-            order=tuple(sorted(range(state.pane_workers), key=lambda w: (loads[w], w))),
-            threshold=SplitState.from_json(state.splitting).threshold,
-            inputs=state.inputs or batch.spark.sparkContext.defaultParallelism,
-            owners=owners,
-        )
+        return folding.run(batch, state)
 
     def _observed(self, batch: Batch, state: QueryState, folded: Folded) -> QueryState:
         """The state with the batch's parts in it and slack and punctuation advanced."""
@@ -283,6 +221,7 @@ class QueryProgram:
         loads = [0.0] * state.pane_workers
         for report in folded.workers:
             loads[report.worker] = report.busy
+        disorder = self.query.disorder.step(state.disorder, folded.stats)
         return replace(
             state,
             parts=tuple(sorted(parts.values(), key=lambda p: (p.pane, p.id))),
@@ -290,7 +229,15 @@ class QueryProgram:
             next_part=next_part,
             inputs=len(folded.tallies) or state.inputs,
             loads=tuple(loads),
-            disorder=self.query.disorder.step(state.disorder, folded.stats),
+            disorder=disorder,
+            belief=learned(
+                state.belief,
+                folded.judged,
+                state.disorder.t_max,
+                disorder.t_max,
+                int(batch.started * 1e6),
+                self.query.limits.ahead,
+            ),
         )
 
     def _close_raw(self, batch: Batch, state: QueryState) -> tuple[QueryState, float]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
+from penstock.core.belief import Sighting, Sightings
 from penstock.disorder.stats import BatchStats
 from penstock.spark.runtime.engine import BatchRows, Engine, Stage
 from penstock.spark.runtime.orders import ArrowFunction
@@ -20,12 +21,17 @@ _SCHEMA = StructType().add("report", StringType())
 
 @dataclass(frozen=True)
 class TallyReport(Report):
-    """What one input partition saw: rows, late and unusable ones, their times, the files of those set aside."""
+    """What one input partition saw: rows, late and dead ones, their times, the files of those set aside.
+
+    ``usable`` rows have all they need; some of them may not be believed, because of the times in ``sightings``.
+    """
 
     rows: int
     late: int
     bad: int
     stats: BatchStats
+    usable: int
+    sightings: Sightings
     late_file: str | None
     dead_file: str | None
     seconds: float
@@ -33,7 +39,8 @@ class TallyReport(Report):
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The fields made from plain values."""
-        return {**values, "stats": BatchStats.from_json(values["stats"])}
+        seen = tuple(Sighting(**s) for s in values["sightings"])
+        return {**values, "stats": BatchStats.from_json(values["stats"]), "sightings": seen}
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,18 @@ messages, not rows: Spark shuffles one row per worker and input partition.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
+from penstock.core.belief import Limits, Lookout, too_far_behind
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
-from penstock.spark.query.rows import LATEST_US, Times, check_rows
+from penstock.spark.query.rows import Times, check_rows
 from penstock.spark.runtime.arrow_batches import from_bytes, gathered, to_bytes
 from penstock.spark.runtime.durable import write_parquet
 from penstock.spark.runtime.task import attempt_id, partition_id
@@ -51,14 +53,15 @@ class Router:
     prefix: str
     late_folder: str | None = None
     dead_folder: str | None = None
-    #: How far ahead of the largest time seen a row may be, in microseconds; None for any.
-    ahead: int | None = None
+    #: Which times are believed, and up to which one at first sight; None: nothing is known yet.
+    limits: Limits = field(default_factory=Limits)
+    latest: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
         source = partition_id()
         started = time.perf_counter()
-        tally = _Tally(seen=self.seen)
+        tally = _Tally(self.seen, Lookout(self.limits.ahead, self.latest))
         number = 0
         for chunk in gathered(batches, CHUNK_ROWS):
             for worker, payload in self._route(chunk, tally):
@@ -69,14 +72,11 @@ class Router:
             yield message(self.plan.order[0], "tally", source, number, report.to_json().encode())
 
     def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
-        latest = LATEST_US
-        if self.ahead is not None and self.seen is not None:
-            latest = self.seen + self.ahead
-        checked = check_rows(chunk, self.time, self.attributes, latest)
+        checked = check_rows(chunk, self.time, self.attributes)
         tally.rows += chunk.num_rows
         if checked.bad is not None:
             tally.bad.append(checked.bad.append_column("reason", pa.array(checked.reasons)))
-        rows, times = checked.rows, checked.times
+        rows, times = self._believed(checked.rows, checked.times, tally)
         tally.observe(times, self.punctuation)
         if self.punctuation is not None and len(times):
             late = times < self.punctuation
@@ -86,6 +86,13 @@ class Router:
                     tally.late.append(rows.filter(pa.array(late)))
                 rows, times = rows.filter(pa.array(~late)), times[~late]
         yield from self._cut(rows, times)
+
+    def _believed(self, rows: pa.RecordBatch, times: Times, tally: "_Tally") -> tuple[pa.RecordBatch, Times]:
+        """The rows whose times are believed; the others are dead letters."""
+        over = tally.lookout.see(times)
+        rows, times = tally.without(rows, times, over, f"{self.time} is too far ahead of the stream")
+        old = too_far_behind(times, tally.seen, self.limits.behind)
+        return tally.without(rows, times, old, f"{self.time} is too far behind the stream")
 
     def _cut(self, rows: pa.RecordBatch, times: Times) -> Iterator[tuple[int, bytes]]:
         """One message a worker: its rows by pane, with the offset of each pane in the schema's metadata."""
@@ -104,18 +111,28 @@ class Router:
 class _Tally:
     """What one input partition saw."""
 
-    def __init__(self, seen: int | None) -> None:
+    def __init__(self, seen: int | None, lookout: Lookout) -> None:
         self.rows = 0
         self.late_rows = 0
         self.late: list[pa.RecordBatch] = []
         self.bad: list[pa.RecordBatch] = []
-        self._seen = seen
+        self.seen, self.lookout = seen, lookout
         self._stats = BatchStats()
+
+    def without(
+        self, rows: pa.RecordBatch, times: Times, mask: NDArray[np.bool_] | None, reason: str
+    ) -> tuple[pa.RecordBatch, Times]:
+        """The rows outside the mask; those in it are bad for this reason."""
+        if mask is None:
+            return rows, times
+        bad = rows.filter(pa.array(mask))
+        self.bad.append(bad.append_column("reason", pa.array([reason] * bad.num_rows)))
+        return rows.filter(pa.array(~mask)), times[~mask]
 
     def observe(self, times: Times, punctuation: int | None) -> None:
         if len(times):
-            self._stats = self._stats.merge(partition_stats(times, seen=self._seen, punctuation=punctuation))
-            self._seen = max(int(times.max()), self._seen if self._seen is not None else -1)
+            self._stats = self._stats.merge(partition_stats(times, seen=self.seen, punctuation=punctuation))
+            self.seen = max(int(times.max()), self.seen if self.seen is not None else -1)
 
     def report(self, router: Router, source: int, seconds: float) -> TallyReport:
         return TallyReport(
@@ -123,6 +140,8 @@ class _Tally:
             late=self.late_rows,
             bad=sum(b.num_rows for b in self.bad),
             stats=self._stats,
+            usable=self.lookout.rows,
+            sightings=self.lookout.told(),
             late_file=_set_aside(router.late_folder, router.prefix, source, self.late),
             dead_file=_set_aside(router.dead_folder, router.prefix, source, self.bad),
             seconds=seconds,

@@ -31,12 +31,8 @@ class Checked:
     reasons: tuple[str, ...] = ()
 
 
-def check_rows(
-    batch: pa.RecordBatch, time: str, attributes: Sequence[str], latest: int = LATEST_US
-) -> Checked:
+def check_rows(batch: pa.RecordBatch, time: str, attributes: Sequence[str]) -> Checked:
     """Tell usable rows from bad ones: the time and every attribute must be there and be a number.
-
-    Times from ``latest`` on are too far ahead of the stream to be believed.
 
     >>> batch = pa.record_batch({"t": [1.0, None], "price": [3.0, float("nan")]})
     >>> checked = check_rows(batch, "t", ["price"])
@@ -44,8 +40,6 @@ def check_rows(
     ([1000000], ('t is null; price is not a number',))
     """
     times, problems = _times(batch.column(time), time)
-    if latest < LATEST_US:
-        _add(problems, (times >= latest) & (times < LATEST_US), f"{time} is too far ahead of the stream")
     for name in attributes:
         problems += _missing(batch.column(name), name)
     if not problems:

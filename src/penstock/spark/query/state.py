@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from penstock.core.belief import Belief
 from penstock.disorder.state import DisorderState
 from penstock.spark.query.pane_stage import Part
 
@@ -51,6 +52,7 @@ class QueryState:
     inputs: int = 0
     loads: tuple[float, ...] = ()
     totals: QueryTotals = field(default_factory=QueryTotals)
+    belief: Belief = field(default_factory=Belief)
 
     @property
     def files(self) -> list[str]:
@@ -85,10 +87,13 @@ class QueryState:
     def to_json(self) -> dict[str, Any]:
         """Plain values; parts as lists, since there can be many."""
         plain = {
-            k: v for k, v in vars(self).items() if k not in ("disorder", "parts", "pane_times", "totals")
+            k: v
+            for k, v in vars(self).items()
+            if k not in ("disorder", "parts", "pane_times", "totals", "belief")
         }
         return plain | {
             "disorder": self.disorder.to_json(),
+            "belief": self.belief.to_json(),
             "parts": [list(vars(part).values()) for part in self.parts],
             "pane_times": {pane: [t.first, t.last] for pane, t in self.pane_times.items()},
             "totals": asdict(self.totals),
@@ -101,6 +106,7 @@ class QueryState:
             **{
                 **value,
                 "disorder": DisorderState.from_json(value["disorder"]),
+                "belief": Belief.from_json(value["belief"]) if "belief" in value else Belief(),
                 "parts": tuple(Part(*part) for part in value["parts"]),
                 "pane_times": {int(pane): PaneTimes(*times) for pane, times in value["pane_times"].items()},
                 "totals": QueryTotals(**value["totals"]),
