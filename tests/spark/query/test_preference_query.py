@@ -267,7 +267,7 @@ def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letter
         os.utime(path, (ord(name), ord(name)))
 
     write("a", [(1.0, 5.0), (None, 1.0), (2.0, float("nan")), (-3.0, 2.0), (9.0, 4.0)])
-    write("b", [(0.5, 0.0), (9.5, 3.0)])
+    write("b", [(0.5, 0.0), (7.26e9, 0.0), (9.5, 3.0)])
     schema = spark.read.parquet(str(tmp_path / "in")).schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     query = ps.PreferenceQuery(
@@ -282,15 +282,20 @@ def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letter
     )
     run.await_termination()
     assert run.progress["totals"] | {"windows": 0, "results": 0} == {
-        "rows": 7,
+        "rows": 8,
         "late": 1,
-        "bad": 3,
+        "bad": 4,
         "windows": 0,
         "results": 0,
     }
     assert pq.read_table(tmp_path / "late")["x"].to_pylist() == [0.0]
     dead = pq.read_table(tmp_path / "out" / "_dead_letters")
-    assert sorted(dead["reason"].to_pylist()) == ["t is before 1970", "t is null", "x is not a number"]
+    assert sorted(dead["reason"].to_pylist()) == [
+        "t is before 1970",
+        "t is null",
+        "t is too far ahead of the stream",
+        "x is not a number",
+    ]
     assert pq.read_table(tmp_path / "out")["x"].to_pylist() == [5.0]
 
 
