@@ -1,5 +1,6 @@
 """The experiments in miniature: they run, and the claims that do not need length hold."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from penstock.policies import Organic
 from penstock.sim.load import Load
 from penstock_lab.papers import (
     PAPERS,
+    elastic_logs,
     elastic_streams,
     joker,
+    joker_applications,
     mead,
     mpc,
     mpc_migration,
@@ -22,6 +25,7 @@ from penstock_lab.papers import (
     policies_beyond,
     ppq_windows,
 )
+from penstock_lab.papers.elastic_recordings import recorded_events, recorded_rates
 from penstock_lab.papers.joker_runs import adapt, single
 from penstock_lab.papers.mead_runs import MeadRun, execute_all
 from penstock_lab.papers.mpc_runs import MpcRun
@@ -136,6 +140,38 @@ def test_the_selectivity_experiment_undoes_its_first_split():
     made = report()
     joker.selectivity(made, 120.0)
     assert held(made)["Fig. 10: the first split does not pay and is undone, then a replica is added"]
+
+
+def test_applications_and_overhead_of_joker(tmp_path):
+    made = report()
+    joker_applications.overhead(made, 200.0, tmp_path)
+    joker_applications.finance(made, 200.0)
+    found = held(made)
+    assert found[
+        "Fig. 16: the first changes are two splits and a replica; pipelines of operators 1-3, 4 and 5"
+    ]
+    assert found["Fig. 19: a cheap second operator is not split off"]
+
+
+def test_the_authors_logs_are_followed_on_whatever_streams_there_are(tmp_path, monkeypatch):
+    """The command takes its streams from the files, so that others work as well."""
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    rates = "stream,second,tuples\n" + "".join(f"mine,{s},{2000 + 500 * (s % 5)}\n" for s in range(20))
+    columns = "experiment,query,stream,set_point,step,rho_panes,splitting,rho_windows,pane_workers,window_workers,watts"
+    steps = "".join(f"complete,skyline,mine,0.7,{i},0.9,1,0.9,1,2,0.3\n" for i in range(8))
+    for name, text in (("rates", rates), ("controller", f"{columns}\n{steps}")):
+        (tmp_path / f"elastic_ppq_{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    recorded_rates.cache_clear()
+    elastic_logs.logged_runs.cache_clear()
+    try:
+        made = elastic_logs.run(1.0, tmp_path)
+        assert recorded_events("mine", 5.0, seed=1).size == 15_000
+    finally:
+        recorded_rates.cache_clear()
+        elastic_logs.logged_runs.cache_clear()
+    assert {row[0] for row in made.tables[0].rows} == {"mine"}
+    assert [row[2] for row in made.tables[0].rows][:2] == ["pane_workers", "window_workers"]
+    assert any(c.text.startswith("Logs: mean of pane workers") for c in made.claims)
 
 
 def test_published_tables_are_complete():

@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
 
 def papers(
-    name: str = typer.Argument("all", help="elastic-ppq, ppq, mead, mpc, joker, policies, or all."),
+    name: str = typer.Argument(
+        "all", help="elastic-ppq, elastic-logs, ppq, mead, mpc, joker, policies, or all."
+    ),
     scale: float = typer.Option(
         1.0, help="Length of the streams: 1 is the full experiment, 0.1 a quick look."
     ),

@@ -6,7 +6,7 @@ from typing import Any
 from penstock.policies import Organic, PipelinedFission
 from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock_lab.judging import at_least, at_most, judged, near, within
-from penstock_lab.papers import joker_parameters
+from penstock_lab.papers import joker_applications, joker_parameters
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import COLOURS, draw
 from penstock_lab.papers.joker_runs import (
@@ -43,7 +43,7 @@ REASONS = {
 
 
 def run(scale: float, folder: Path) -> ResultsPage:
-    """Figs. 5, 6, 8-12, 14, 15, 20 and 32."""
+    """Figs. 5, 6, 8-12, 14-16, 18-20 and 32."""
     report = ResultsPage("Joker in the simulator", f"penstock papers joker --scale {scale:g}")
     counts = (32, 64, 128, 256, 512, 1024, 2048) if scale >= 0.3 else (64, 1024)
     seconds = 900.0 if scale >= 0.3 else 400.0
@@ -55,6 +55,9 @@ def run(scale: float, folder: Path) -> ResultsPage:
     joker_parameters.bottleneck(report)
     joker_parameters.increase(report, counts, seconds)
     joker_parameters.utility(report, seconds)
+    joker_applications.overhead(report, seconds, folder)
+    joker_applications.word_count(report, seconds)
+    joker_applications.finance(report, seconds)
     monitoring(report, seconds)
     model_based(report, seconds)
     explain(report, REASONS)

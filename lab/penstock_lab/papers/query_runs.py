@@ -26,6 +26,7 @@ from penstock.traffic.seeds import Seeds
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import steps
 from penstock.traffic.walk import RandomWalk
+from penstock_lab.papers.elastic_recordings import recorded_events
 
 Floats = NDArray[np.float64]
 
@@ -34,12 +35,13 @@ Floats = NDArray[np.float64]
 class Traffic:
     """Which stream: a law, its rate, its burstiness and its length."""
 
-    law: Literal["poisson", "map", "selfsimilar", "walk", "steps"]
+    law: Literal["poisson", "map", "selfsimilar", "walk", "steps", "recorded"]
     rate: float
     seconds: float
     burst: float = 0.0  # index of dispersion, or Hurst parameter
     levels: tuple[tuple[float, float], ...] = ()  # (from when, factor) for steps
     seed: int = 1
+    stream: str = ""  # name of a recorded one
 
     def process(self) -> ArrivalProcess:
         """The arrival process."""
@@ -175,9 +177,10 @@ def _heavy(events: Floats, spec: SimulatedQueryRun, attributes: Attributes) -> Q
 
 def _events(traffic: Traffic) -> Floats:
     """Event times; a random walk is run faster or slower so that it has its mean rate over this length too."""
-    events = traffic.process().sample(traffic.seconds, traffic.seed)
+    if traffic.law == "recorded":
+        return recorded_events(traffic.stream, traffic.seconds, traffic.seed)
     if traffic.law != "walk":
-        return events
+        return traffic.process().sample(traffic.seconds, traffic.seed)
     events = traffic.process().sample(2 * traffic.seconds, traffic.seed)[
         : int(traffic.rate * traffic.seconds)
     ]
