@@ -11,7 +11,7 @@ import penstock
 from waiting import PATIENCE
 
 SUBPACKAGES = [
-    "core", "dataflow", "disorder", "forecast", "models", "policies", "preference", "report", "sim", "spark",
+    "core", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark",
     "testing", "traffic",
 ]  # fmt: skip
 
@@ -39,7 +39,7 @@ PUBLIC = {
         "Dhalion", "DynamicAllocation", "Autopilot",
     ],
     "penstock.preference": ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"],
-    "penstock.report": ["write_page"],
+    "penstock.page": ["write_report"],
     "penstock.sim": ["SparkLike", "SparkCosts", "VirtualPlant", "compare", "load"],
     "penstock.spark": ["session", "running", "LocalCluster"],
     "penstock.spark.attach": ["Settings", "default_guards"],

@@ -20,7 +20,7 @@ __all__ = [
     "attach",
     "PenstockError",
     # subpackages
-    "core", "dataflow", "disorder", "forecast", "models", "policies", "preference", "report", "sim", "spark", "testing",
+    "core", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark", "testing",
     "traffic",
 ]  # fmt: skip
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time the same na
     from penstock import disorder as disorder
     from penstock import forecast as forecast
     from penstock import models as models
+    from penstock import page as page
     from penstock import policies as policies
     from penstock import preference as preference
-    from penstock import report as report
     from penstock import sim as sim
     from penstock import spark as spark
     from penstock import testing as testing

@@ -231,12 +231,12 @@ def test_there_are_many_calls_and_of_every_command():
 
 
 def test_a_readable_part_of_a_journal_is_reported(places, tmp_path):
-    from penstock.report.page import write_page
+    from penstock.page import write_report
 
     journal = tmp_path / "mixed.jsonl"
     FileJournal(journal).close()
     with journal.open("a") as file:
         for record in (SEEN, SEEN | {"time": "noon"}, SEEN | {"time": 2.0}):
             file.write(json.dumps(record) + "\n")
-    assert write_page(journal, tmp_path / "p.html").observations == 2
+    assert write_report(journal, tmp_path / "p.html").observations == 2
     assert "1 unreadable line" in (tmp_path / "p.html").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from rich.console import Console
 
 from penstock.apps.summary import Option
 from penstock.core.errors import PenstockError, unknown
@@ -25,6 +26,7 @@ OPTIONS: Mapping[str, Option] = {
     "target": Option("3", "response in seconds that a policy with a target is to keep"),
     "trigger": Option("1 second", "how often a micro-batch starts"),
     "master": Option("local[*]", "Spark master"),
+    "page": Option("", "address of the live page, such as 127.0.0.1:8765"),
     "checkpoint": Option("", "checkpoint folder, which also keeps the journal; a temporary one by default"),
 }
 
@@ -91,7 +93,9 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
             policy=policy,
             period=2.0,  # an application is watched for a minute or two
             cpu={} if _shares(options) else None,
+            page=options["page"] or None,
         )
+        tell_page(run)
         started = time.monotonic()
         try:
             started = _first_batch(run, started + PATIENCE)
@@ -105,6 +109,12 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         totals = run.totals
         plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
         return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan, run.cpu)
+
+
+def tell_page(run: Any) -> None:
+    """Say where the page of a run is, where it has one."""
+    if run.page_address:
+        Console(stderr=True, soft_wrap=True).print(f"page: {run.page_address}", highlight=False)
 
 
 def _first_batch(run: Any, until: float) -> float:

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 import penstock as ps
+from penstock.apps.flow_app import tell_page
 from penstock.apps.skyline_plot import plot_run
 from penstock.apps.summary import Option, Summary
 from penstock.core.errors import PenstockError, unknown
@@ -54,6 +55,7 @@ OPTIONS: Mapping[str, Option] = {
         "", "columns to minimise, with commas; by default a0, a1, ... of the generated stream"
     ),
     "maximize": Option("", "columns to maximise, with commas"),
+    "page": Option("", "address of the live page, such as 127.0.0.1:8765"),
     "output": Option("", "folder of the run; penstock-runs/skyline-TIME by default"),
 }
 
@@ -76,7 +78,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             trigger=options["trigger"],
             policy=policy,
             period=2.5,  # an application is watched for a minute or two
+            page=options["page"] or None,
         )
+        tell_page(run)
         run.listen(shown.take)
         shown.begin()
         interrupted = False

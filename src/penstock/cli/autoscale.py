@@ -33,6 +33,7 @@ def autoscale(
         None, help="Where to record; by default under penstock-runs/autoscale."
     ),
     metrics: str | None = typer.Option(None, help="Serve Prometheus metrics on HOST:PORT."),
+    page: str | None = typer.Option(None, help="Serve the live page on HOST:PORT."),
 ) -> None:
     """Run a Spark program unchanged and scale the cluster under its streaming queries.
 
@@ -44,7 +45,7 @@ def autoscale(
 
     settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run)
     chosen = choose(policy, settings)
-    done = run_script(script, context.args, settings, chosen, journal=journal, metrics=metrics)
+    done = run_script(script, context.args, settings, chosen, journal=journal, metrics=metrics, page=page)
     if done is None:
         raise PenstockError(f"{script} started no Spark session, so there was nothing to scale.")
 

@@ -1,4 +1,4 @@
-"""``penstock report``: one page about one run, from its journal."""
+"""``penstock report`` and ``penstock watch``: the page of a run, as a file and live."""
 
 import json
 from dataclasses import asdict
@@ -8,8 +8,9 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(name="report")(report)
+    app.command(name="watch")(watch)
 
 
 def report(
@@ -20,16 +21,46 @@ def report(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
-    """Write a self-contained page: load and capacity, response against target, every decision with its reason."""
-    from penstock.core.journal import read
-    from penstock.report.page import static_peak, write_page
+    """Write the page of a run as one file: load, capacity, response against target, every decision with its reason."""
+    from penstock.page.document import story_of, write_page
 
-    quality = write_page(journal, html, target)
-    used, peak = static_peak(read(journal))
+    running = (story := story_of(journal, target)).quality
+    quality = write_page(story, journal, html)
     if as_json:
         figures = {k: v if v == v else None for k, v in asdict(quality).items()}
-        typer.echo(json.dumps({**figures, "core_seconds": used, "static_peak_core_seconds": peak}, indent=1))
+        peak = {"core_seconds": running.core_seconds, "static_peak_core_seconds": running.static_peak}
+        typer.echo(json.dumps({**figures, **peak}, indent=1))
     else:
         typer.echo(
             f"{html}: {quality.observations} observations, {quality.reconfigurations} reconfigurations"
         )
+
+
+def watch(
+    journal: Path = typer.Argument(..., help="The journal of a run that is over, or that still goes on."),
+    page: str = typer.Option(
+        "127.0.0.1:8765", help="Where to serve the page, HOST:PORT; port 0 takes a free one."
+    ),
+    target: float | None = typer.Option(
+        None, help="The response target in seconds, where the journal has none."
+    ),
+) -> None:
+    """Serve the page of a journal and follow it as it grows, until Ctrl-C."""
+    import threading
+
+    from penstock.page.document import name_of
+    from penstock.page.follow import JournalFollower
+    from penstock.page.server import PageServer
+    from penstock.page.story import Story
+
+    story = Story(name_of(journal), target)
+    follower = JournalFollower(journal, story)
+    follower.look()
+    server = PageServer(page, story).start()
+    follower.start()
+    typer.echo(f"{journal} at {server.address} (Ctrl-C ends it)")
+    try:
+        threading.Event().wait()
+    finally:
+        follower.close()
+        server.close()

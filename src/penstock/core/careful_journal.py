@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.journal import Journal
+from penstock.core.tables import Tables
 
 log = logging.getLogger("penstock")
 
@@ -20,6 +21,8 @@ class CarefulJournal(Journal):
         self.inner, self._notify = journal, notify or log.warning
         self._told = set[str]()
         self._lock = threading.Lock()
+        #: Called with each record; what they raise is told like any other trouble.
+        self.readers: list[Callable[[dict[str, Any]], object]] = []
 
     def put(self, record: dict[str, Any]) -> None:
         """Hand the record on."""
@@ -28,6 +31,15 @@ class CarefulJournal(Journal):
                 self.inner.put(record)
         except Exception as error:  # noqa: BLE001 - a journal may be the user's own
             self.tell(f"The journal could not be written: {in_words(error)}")
+        for reader in tuple(self.readers):
+            try:
+                reader(record)
+            except Exception as error:  # noqa: BLE001 - whoever looks on must not disturb the run
+                self.tell(f"A reader of the journal failed: {in_words(error)}")
+
+    def tables(self) -> Tables:
+        """What the journal itself has kept so far."""
+        return self.inner.tables()
 
     def warn(self, time: float, source: str, text: str) -> None:
         """Record a warning and tell it."""

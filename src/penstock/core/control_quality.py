@@ -13,20 +13,18 @@
   integrated over time; where the periods of two observations overlap, that time counts once.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isnan, nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.changes_made import Made, amplitude, change_times, made_changes, settling_time
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.tables import Tables, read
-
-_UNIT = {"workers": 1.0, "executors": 1.0, "frequency": 0.1, "cpu_share": 0.1, "pipelines": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,43 +61,120 @@ def figures(
     ``unanswered`` names the observations, one entry each, that count as a violation where they have no figure.
     """
     tables = journal if isinstance(journal, Tables) else read(journal)
-    seen = list(tables.replay())
-    values = np.array([o.measure(metric, where) for o in seen])
-    used = np.array([resources(o) for o in seen])
-    late, judged = _violated(values, metric, target, np.array(unanswered, dtype=bool))
-    made = _made(tables)
-    changes = _times(made)
-    covered = spans(seen)
-    duration, spent = float(_elapsed(seen).sum()), float(np.nansum(used * covered))
-    return ControlQuality(
-        duration=duration,
-        observations=len(seen),
-        reconfigurations=len(changes),
-        reconfigurations_per_minute=60 * len(changes) / duration if duration > 0 else 0.0,
-        rebalances=len(set(_times(made, ("routing",))) - set(changes)),
-        violations=int(late.sum()) if judged.any() else None,
-        violation_share=float(late.sum() / judged.sum()) if judged.any() else nan,
-        amplitude=_amplitude(made),
-        settling_time=_settling(changes, gap),
-        overshoot=_mean(_overshoots(seen, enough)),
-        resource_seconds=spent,
-        mean_resources=spent / float(covered.sum()) if covered.sum() > 0 else 0.0,
-        latency_mean=_weighted(seen, Metric.LATENCY_MEAN),
-        latency_p95=_upper(seen),
-    )
+    running = RunningQuality(metric, target, where, gap, enough)
+    silent = iter(unanswered)
+    for observation in tables.replay():
+        running.observe(observation, unanswered=next(silent, False))
+    for source, made in _changes(tables):
+        running.change(source, made)
+    return running.result()
 
 
-def spans(seen: Sequence[Observation]) -> NDArray[np.float64]:
-    """Seconds that each observation adds to those before it: its period, less what another has covered already."""
-    return np.array([min(gone, o.period) for gone, o in zip(_elapsed(seen), seen, strict=True)])
+class RunningQuality:
+    """The same figures, known at any time while observations and changes come in.
 
+    ``core_seconds`` and ``static_peak`` are what was used so far, and what the most that was in use at any time would have
+    used if it had been held from the first moment to the last.
+    """
 
-def _elapsed(seen: Sequence[Observation]) -> NDArray[np.float64]:
-    """Seconds from each observation to the next; a clock that went back is that of another run in the same journal."""
-    times = np.array([inf, *(o.time for o in seen)])
-    return np.array(
-        [o.period if o.time < last else o.time - last for o, last in zip(seen, times[:-1], strict=True)]
-    )
+    #: Response times that are kept; where there are more, every other one stands for two.
+    ROOM = 200_000
+
+    def __init__(
+        self,
+        metric: Metric = Metric.LATENCY_MEAN,
+        target: float = nan,
+        where: str = "",
+        gap: float = 5.0,
+        enough: float = 1.0,
+    ) -> None:
+        self.metric, self.target = metric, target
+        self._where, self._gap, self._enough = where, gap, enough
+        self._seen = self._judged = self._late = 0
+        self._last = inf
+        self._duration = self._covered = self.core_seconds = self._peak = 0.0
+        self._latency = self._weight = 0.0
+        self._excess = self._excesses = 0.0
+        self._upper = array("d")
+        self._every = 1
+        self._changes: list[tuple[str, Made]] = []
+
+    def observe(self, observation: Observation, unanswered: bool = False) -> None:
+        """Take an observation; a clock that goes back is that of another run in the same journal."""
+        o = observation
+        elapsed = o.period if o.time < self._last else o.time - self._last
+        covered, used = min(elapsed, o.period), resources(o)
+        self._last = o.time
+        self._duration += elapsed
+        self._covered += covered
+        if not isnan(used):
+            self.core_seconds += used * covered
+            self._peak = max(self._peak, used)
+        self._judge(o.measure(self.metric, self._where), unanswered)
+        self._respond(o)
+        self._exceed(o)
+        self._seen += 1
+
+    def change(self, source: str, made: Made) -> None:
+        """Take a change that was made."""
+        self._changes.append((source, made))
+
+    @property
+    def static_peak(self) -> float:
+        """Core-seconds of the largest capacity of the run, held all the time."""
+        return self._peak * self._covered
+
+    def result(self) -> ControlQuality:
+        """The figures so far."""
+        made = made_changes(self._changes)
+        changes = change_times(made)
+        judged = self._judged > 0
+        return ControlQuality(
+            duration=self._duration,
+            observations=self._seen,
+            reconfigurations=len(changes),
+            reconfigurations_per_minute=60 * len(changes) / self._duration if self._duration > 0 else 0.0,
+            rebalances=len(set(change_times(made, ("routing",))) - set(changes)),
+            violations=self._late if judged else None,
+            violation_share=self._late / self._judged if judged else nan,
+            amplitude=amplitude(made),
+            settling_time=settling_time(changes, self._gap),
+            overshoot=self._excess / self._excesses if self._excesses else nan,
+            resource_seconds=self.core_seconds,
+            mean_resources=self.core_seconds / self._covered if self._covered > 0 else 0.0,
+            latency_mean=self._latency / self._weight if self._weight > 0 else nan,
+            latency_p95=float(np.percentile(self._upper, 95)) if self._upper else nan,
+        )
+
+    def _judge(self, value: float, unanswered: bool) -> None:
+        """Whether the target was missed, where that can be said."""
+        if isnan(self.target) or (isnan(value) and not unanswered):
+            return
+        beyond = value < self.target if self.metric.better > 0 else value > self.target
+        self._judged += 1
+        self._late += isnan(value) or beyond
+
+    def _respond(self, o: Observation) -> None:
+        """Response times: their mean over tuples, and each observation's own 95th percentile (mean where it has none)."""
+        mean, p95 = o.measure(Metric.LATENCY_MEAN), o.measure(Metric.LATENCY_P95)
+        if not isnan(mean):
+            results = o.measure(Metric.TUPLES_OUT)
+            weight = 1.0 if isnan(results) else results
+            self._latency += mean * weight
+            self._weight += weight
+        upper = mean if isnan(p95) else p95
+        if not isnan(upper) and self._seen % self._every == 0:
+            self._upper.append(upper)
+            if len(self._upper) > self.ROOM:
+                self._upper, self._every = self._upper[::2], self._every * 2
+
+    def _exceed(self, o: Observation) -> None:
+        """By which share the workers exceeded the least number that would have kept the utilisation low enough."""
+        pairs = [(s.workers.observed, s.utilisation) for s in o.stages if not isnan(s.utilisation)]
+        needed = sum(max(1, ceil(n * rho / self._enough - 1e-9)) for n, rho in pairs)
+        if pairs and needed:
+            self._excess += max(0.0, sum(n for n, _ in pairs) / needed - 1)
+            self._excesses += 1
 
 
 def resources(observation: Observation) -> float:
@@ -112,104 +187,9 @@ def resources(observation: Observation) -> float:
     )
 
 
-def _violated(
-    values: NDArray[np.float64], metric: Metric, target: float, unanswered: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which observations missed the target, and which could be judged at all."""
-    none = np.zeros(len(values), dtype=bool)
-    if isnan(target):
-        return none, none
-    known = ~np.isnan(values)
-    silent = ~known & (unanswered if len(unanswered) else none)
-    beyond = values < target if metric.better > 0 else values > target
-    return (known & beyond) | silent, known | silent
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """One change that was made."""
-
-    time: float
-    knob: str
-    where: str
-    before: float
-    after: float
-
-
-def _made(tables: Tables) -> list[_Made]:
-    """Changes by the time they took effect, or by that of their decision where the plant does not tell the effect."""
+def _changes(tables: Tables) -> list[tuple[str, Made]]:
     table = tables.changes
     if "time" not in table:
         return []
     columns = [table[c] for c in ("source", "time", "knob", "where", "before", "after")]
-    rows = [(s, _Made(float(t), *rest)) for s, t, *rest in zip(*columns, strict=True)]
-    effects = [m for source, m in rows if source == "took effect"]
-    decided = [m for source, m in rows if source != "took effect"]
-    pending = [m for m in decided if not _came(m, effects)]
-    return sorted(effects + pending, key=lambda m: m.time)
-
-
-def _came(decided: _Made, effects: list[_Made]) -> bool:
-    """Whether a decision is told of again by an effect: by a later one on the same knob and place."""
-    return any(
-        e.knob == decided.knob and e.where == decided.where and e.time >= decided.time for e in effects
-    )
-
-
-def _times(made: list[_Made], wanted: Iterable[str] = tuple(_UNIT)) -> list[float]:
-    """Times at which any of these knobs was changed."""
-    return sorted({m.time for m in made if m.knob in wanted})
-
-
-def _amplitude(made: list[_Made]) -> float:
-    squares: dict[float, float] = {}
-    for m in made:
-        if m.knob in _UNIT and m.before == m.before and m.after == m.after:
-            squares[m.time] = squares.get(m.time, 0.0) + ((m.after - m.before) / _UNIT[m.knob]) ** 2
-    return _mean([s**0.5 for s in squares.values()], empty=0.0)
-
-
-def _settling(changes: list[float], gap: float) -> float:
-    lengths: list[float] = []
-    start = last = nan
-    for time in changes:
-        if not time - last <= gap:
-            if last == last:
-                lengths.append(last - start)
-            start = time
-        last = time
-    if last == last:
-        lengths.append(last - start)
-    return _mean(lengths, empty=0.0)
-
-
-def _overshoots(seen: Iterable[Observation], enough: float) -> list[float]:
-    shares = []
-    for o in seen:
-        pairs = [(s.workers.observed, s.utilisation) for s in o.stages if not isnan(s.utilisation)]
-        needed = sum(max(1, ceil(n * rho / enough - 1e-9)) for n, rho in pairs)
-        if pairs and needed:
-            shares.append(max(0.0, sum(n for n, _ in pairs) / needed - 1))
-    return shares
-
-
-def _weighted(seen: Iterable[Observation], metric: Metric) -> float:
-    """Mean over tuples: each observation counts by the results it gave out."""
-    pairs = [(o.measure(metric), o.measure(Metric.TUPLES_OUT)) for o in seen]
-    pairs = [(v, 1.0 if isnan(w) else w) for v, w in pairs if not isnan(v)]
-    weight = sum(w for _, w in pairs)
-    return sum(v * w for v, w in pairs) / weight if weight > 0 else nan
-
-
-def _upper(seen: Iterable[Observation]) -> float:
-    """95th percentile over observations of their own 95th percentile (of their mean where it is not known)."""
-    values: list[Any] = []
-    for o in seen:
-        p95 = o.measure(Metric.LATENCY_P95)
-        values.append(o.measure(Metric.LATENCY_MEAN) if isnan(p95) else p95)
-    known = [v for v in values if not isnan(v)]
-    return float(np.percentile(known, 95)) if known else nan
-
-
-def _mean(values: list[float], empty: float = nan) -> float:
-    return float(np.mean(values)) if values else empty
+    return [(source, Made(float(time), *rest)) for source, time, *rest in zip(*columns, strict=True)]

@@ -63,6 +63,7 @@ class Metric(StrEnum):
     LATENCY_MAX = ("latency_max", "s", -1, "largest response time of the period")
     WAITING_TIME = ("waiting_time", "s", -1, "mean time a tuple waits before its service begins")
     CLOSING_LAG = ("closing_lag", "s", -1, "how far the newest closed pane is behind the newest tuple")
+    ANSWER_LAG = ("answer_lag", "s", -1, "from the end of a window plus the slack to its committed answer")
     OVERHEAD_TIME = (
         "overhead_time",
         "s",

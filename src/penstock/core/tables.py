@@ -52,9 +52,9 @@ class Tables:
             observations=_table(_flat(r) for r in seen),
             stages=_table(_nested(seen, "stages", "stage")),
             regions=_table(_nested(seen, "regions", "region")),
-            decisions=_table(_decision(r) for r in kinds.pop("decision", [])),
-            changes=_table(_changes(made)),
-            reconfigurations=_table(_decision(r) for r in made),
+            decisions=_table(decision_row(r) for r in kinds.pop("decision", [])),
+            changes=_table(change_rows(made)),
+            reconfigurations=_table(decision_row(r) for r in made),
             warnings=_table(_flat(r) for r in kinds.pop("warning", [])),
             runs=_table(_flat(r) for r in kinds.pop("run", [])),
             others={kind: _table(_flat(r) for r in rows) for kind, rows in kinds.items()},
@@ -141,7 +141,8 @@ def _nested(records: Iterable[Mapping[str, Any]], key: str, label: str) -> Itera
             yield {"time": record.get("time"), "period": record.get("period"), label: row.pop("name"), **row}
 
 
-def _decision(record: Mapping[str, Any]) -> dict[str, Any]:
+def decision_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision as one row of a table: its changes in words."""
     row = _flat(record)
     for name in ("changes", "wanted", "refused"):
         if name in row:
@@ -156,7 +157,8 @@ def _words(change: list[Any]) -> str:
     return f"{change[1]} {change[0]} {value}".strip()
 
 
-def _changes(records: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def change_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Reconfigurations as rows of a table, one for each change that was made."""
     for record in records:
         for knob, where, after, *rest in record.get("changes", ()):
             before = rest[0] if rest else None

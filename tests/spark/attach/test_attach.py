@@ -53,9 +53,9 @@ FOLLOW = (
     quick = replace(default_guards(Settings(executors=(1, 4), period=1.0)), cooldown_shrink=2.0, catch_up=600.0, rollback=None)
     handle = penstock.attach(
         query, executors=(1, 4), cpu=CPU, target=600.0, period=1.0, journal=folder / "journal.jsonl",
-        metrics="127.0.0.1:0", guards=quick,
+        metrics="127.0.0.1:0", page="127.0.0.1:0", guards=quick,
     )
-    print(json.dumps({"up": True, "metrics": handle.metrics_address}), flush=True)
+    print(json.dumps({"up": True, "metrics": handle.metrics_address, "page": handle.page_address}), flush=True)
     with penstock.spark.running(spark):
         while not (folder / "stop").exists():
             time.sleep(0.1)

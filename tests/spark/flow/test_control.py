@@ -16,8 +16,8 @@ from penstock.dataflow.keys import group_of, hash_keys
 from penstock.dataflow.operators import operator
 from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
+from penstock.page import write_report
 from penstock.policies import Organic
-from penstock.report.page import write_page
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import LONGEST_WAIT
@@ -202,7 +202,7 @@ def test_every_batch_is_in_the_journal_without_a_policy_and_the_report_can_be_dr
     assert list(tables.stage("count/0")["tuples_in"]) == [100.0] * 4
     copy = tmp_path / "journal.jsonl"
     copy.write_text("".join(json.dumps(r) + "\n" for r in journal.records))
-    assert write_page(copy, tmp_path / "page.html").observations == 4
+    assert write_report(copy, tmp_path / "page.html").observations == 4
 
 
 def test_a_policy_that_hangs_costs_no_batch_and_its_late_answer_is_cut_down_to_the_slots(tmp_path):

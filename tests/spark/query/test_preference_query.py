@@ -226,9 +226,9 @@ def test_the_old_word_for_a_function_has_the_old_order_and_warns(spark, tmp_path
     assert sum(got.values()) == run.progress["totals"]["results"] > 0
 
 
-def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_are_served(spark, tmp_path):
+def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_and_page_are_served(spark, tmp_path):
     stream_files(tmp_path / "in", files=4)
-    journal, pages = MemoryJournal(), []
+    journal, pages, shown = MemoryJournal(), [], []
     run = offers(pane_workers=2, window_workers=2).start(
         as_stream(spark, tmp_path / "in"),
         output=tmp_path / "out",
@@ -239,12 +239,18 @@ def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_are_ser
         dry_run=True,
         journal=journal,
         metrics="127.0.0.1:0",
+        page="127.0.0.1:0",
     )
     run.listen(lambda _: pages.append(urlopen(f"http://{run.metrics_address}/metrics").read().decode()))
+    run.listen(lambda _: shown.append(json.load(urlopen(run.page_address.replace("/?", "/data?")))))
     run.await_termination()
     assert run.progress["pane_workers"] == 2
     assert {r["mode"] for r in journal.records if r["kind"] == "decision"} == {"dry-run"}
     assert 'penstock_decisions_total{reason="dry-run"}' in pages[-1]
+    assert [node["name"] for node in shown[-1]["graph"]] == ["panes", "windows"]
+    assert {"rate", "cores", "splitting", "slack", "observed|panes", "busy|panes|0"} <= set(
+        shown[-1]["whole"]["columns"]
+    )
     assert run.journal is journal
 
 

@@ -37,6 +37,7 @@ def attach(
     period: float = PERIOD,
     journal: JournalLike = None,
     metrics: str | None = None,
+    page: str | None = None,
     name: str | None = None,
     linger: float = 30.0,
     notify: Callable[[str], None] | None = None,
@@ -70,6 +71,8 @@ def attach(
         Where to record the run; by default a file under ``penstock-runs/autoscale``.
     metrics
         Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+    page
+        Address of the live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``page_address`` is what to open.
     name
         What the journal's file goes by; the query's own name by default.
     linger
@@ -105,6 +108,7 @@ def attach(
         guards=guards,
         journal=journal,
         metrics=metrics,
+        page=page,
         linger=linger,
         notify=notify or _to_terminal,
         label=f"-{name or _as_file_name(query.name) or id_[:8]}",

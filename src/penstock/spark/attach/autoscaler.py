@@ -21,6 +21,8 @@ from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
+from penstock.page.live import serve_page
+from penstock.page.server import PageServer
 from penstock.policies import Static
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
@@ -51,6 +53,7 @@ class Autoscaler:
         guards: Guards | None = None,
         journal: JournalLike = None,
         metrics: str | None = None,
+        page: str | None = None,
         linger: float = 30.0,
         notify: Callable[[str], None] | None = None,
         label: str = "",
@@ -73,6 +76,7 @@ class Autoscaler:
             active=self._running,
         )
         self._endpoint = self._serve(metrics)
+        self._page = self._serve_page(page)
         self._stop = threading.Event()
         self._cpu: dict[str, tuple[float, float]] = {}
         self._finished = False
@@ -154,6 +158,11 @@ class Autoscaler:
         """Where the metrics are served; empty where they are not."""
         return self._endpoint.address if self._endpoint is not None else ""
 
+    @property
+    def page_address(self) -> str:
+        """Where the live page is served, with the token; empty where it is not."""
+        return self._page.address if self._page is not None else ""
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the autoscaler has ended with its queries (or ``timeout`` seconds); True if it has."""
         self._thread.join(timeout)
@@ -203,6 +212,15 @@ class Autoscaler:
             return None
         try:
             return MetricsEndpoint(address, self.controller.guards, self.settings.target)
+        except PenstockError as error:
+            self._tell_and_record(str(error))
+            return None
+
+    def _serve_page(self, address: str | None) -> PageServer | None:
+        if address is None:
+            return None
+        try:
+            return serve_page(address, self.controller)
         except PenstockError as error:
             self._tell_and_record(str(error))
             return None
@@ -287,7 +305,12 @@ class Autoscaler:
             self.controller.stop()
             with contextlib.suppress(Exception):  # a session that is gone has no listeners
                 self._watcher.end()
-            for part in (self._groups, self._endpoint, self._careful if self._owns_journal else None):
+            for part in (
+                self._groups,
+                self._endpoint,
+                self._page,
+                self._careful if self._owns_journal else None,
+            ):
                 if part is not None:
                     with contextlib.suppress(OSError):
                         part.close()

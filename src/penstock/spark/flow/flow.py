@@ -83,6 +83,7 @@ class Flow(Graph):
         engine: str = "jobs",
         journal: JournalLike = None,
         metrics: str | None = None,
+        page: str | None = None,
         dead_letters: str | Path | None = None,
         name: str | None = None,
         replicas: Mapping[str, int] | None = None,
@@ -117,6 +118,9 @@ class Flow(Graph):
             ``CHECKPOINT/journal.jsonl`` by default.
         metrics
             Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+        page
+            Address of the run's live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``run.page_address`` is
+            what to open.
         dead_letters
             Folder for tuples that could not be processed, with a folder inside for each operator;
             ``OUTPUT/_dead_letters`` by default (without an output folder ``CHECKPOINT/_dead_letters``).
@@ -168,7 +172,7 @@ class Flow(Graph):
                 listeners.add(lambda profile: watch.batch(profile.rows, dead=profile.dead))
             if rebalance and not plain:
                 listeners.add(Rebalancer(program))
-            run.serve(metrics, guards)
+            run.serve(metrics, page, guards)
             run.launch(
                 frame, Launch(trigger, available_now, name or self.name, engine, program.workers_wanted)
             )

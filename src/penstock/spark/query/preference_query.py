@@ -160,6 +160,7 @@ class PreferenceQuery:
         engine: str = "jobs",
         journal: JournalLike = None,
         metrics: str | None = None,
+        page: str | None = None,
         late: str | Path | None = None,
         dead_letters: str | Path | None = None,
         name: str | None = None,
@@ -195,6 +196,9 @@ class PreferenceQuery:
             The run's journal, a path or an object; ``CHECKPOINT/journal.jsonl`` by default.
         metrics
             Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+        page
+            Address of the run's live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``run.page_address`` is
+            what to open.
         late
             Folder to keep rows that came too late; they are counted in any case.
         dead_letters
@@ -231,7 +235,7 @@ class PreferenceQuery:
             listeners.add(lambda f: watch.closing(f.windows, f.newest, self.panes.window_us / 1e6, f.slack))
             run = QueryRun(program, held, book, controller, owned)
             program.grouped.warm()
-            run.serve(metrics, guards)
+            run.serve(metrics, page, guards)
             run.launch(frame, Launch(trigger, available_now, name, engine, program.workers_wanted))
         except BaseException:
             held.close()

@@ -58,6 +58,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             slots=slots,
             extra={
                 Metric.DROPPED_SHARE.value: figures.dropped_share,
+                Metric.ANSWER_LAG.value: figures.answer_lag,
                 Metric.OVERHEAD_TIME.value: max(figures.seconds - figures.working, 0.0),
                 "batch": figures.totals.windows,
                 "rows": figures.rows,

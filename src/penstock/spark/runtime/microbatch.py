@@ -21,6 +21,8 @@ from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
+from penstock.page.live import serve_page
+from penstock.page.server import PageServer
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import ENGINES, BatchRows, Engine, JobsEngine, ResidentEngine, with_retries
@@ -127,6 +129,7 @@ class MicroBatchRun:
         #: Records each batch and lets a policy change the run.
         self.controller = controller
         self._endpoint: MetricsEndpoint | None = None
+        self._page: PageServer | None = None
         self._program = program
         self._checkpoint = checkpoint
         self._latest = checkpoint.recover(program.folders)
@@ -150,8 +153,10 @@ class MicroBatchRun:
         """Let the policy change things again."""
         self.controller.resume()
 
-    def serve(self, metrics: str | None, guards: Guards | None) -> None:
-        """Serve the run's metrics for Prometheus at an address, where one is given."""
+    def serve(self, metrics: str | None, page: str | None, guards: Guards | None) -> None:
+        """Serve the run's metrics for Prometheus and its page, where addresses are given."""
+        if page is not None:
+            self._page = serve_page(page, self.controller)
         if metrics is not None:
             self._endpoint = MetricsEndpoint(metrics, guards or Guards())
             self.controller.observed.add(self._endpoint.observed)
@@ -162,6 +167,11 @@ class MicroBatchRun:
     def metrics_address(self) -> str:
         """Where the metrics are served; empty where they are not."""
         return self._endpoint.address if self._endpoint is not None else ""
+
+    @property
+    def page_address(self) -> str:
+        """Where the run's page is served, with the token; empty where it is not."""
+        return self._page.address if self._page is not None else ""
 
     def launch(self, frame: DataFrame, how: Launch) -> None:
         """Start batches; what was opened for the run is closed where that fails."""
@@ -379,8 +389,9 @@ class MicroBatchRun:
             if self._resident is not None:
                 self._resident.close()
             self._program.close()
-            if self._endpoint is not None:
-                self._endpoint.close()
+            for served in (self._endpoint, self._page):
+                if served is not None:
+                    served.close()
             if self._owns_journal:
                 self.controller.journal.close()
             self._checkpoint.close()
