@@ -34,7 +34,13 @@ def test_one_word_and_one_default_for_one_thing(kind):
 
 @pytest.mark.parametrize("kind", ["query", "flow"])
 def test_what_penstock_runs_itself_has_a_trigger_and_outputs(kind):
-    own = {"trigger": "1 second", "available_now": False, "output": None, "dead_letters": None}
+    own = {
+        "trigger": "1 second",
+        "available_now": False,
+        "output": None,
+        "dead_letters": None,
+        "gather": None,
+    }
     assert own.items() <= words(STARTS[kind]).items()
     assert "checkpoint" in words(STARTS[kind])
 

@@ -18,9 +18,13 @@ from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
 from penstock.core.plant import Applied
 from penstock.core.records import SCHEMA, encode, number, plain_mapping
-from penstock.core.tables import Tables, read
+from penstock.core.tables import Tables, parts_of, read
 
 __all__ = ["SCHEMA", "FileJournal", "Journal", "MemoryJournal", "Tables", "read"]
+
+
+#: Size at which a file becomes a part, and how many parts are kept: about 20,000 batches each.
+PART_BYTES, PARTS = 16 << 20, 16
 
 
 class Journal:
@@ -127,23 +131,37 @@ class MemoryJournal(Journal):
 class FileJournal(Journal):
     """Appends to a file; a file that exists is continued, and a torn last line of it is closed off.
 
-    ``durable`` forces every line to the disk, for those who fear power cuts more than latency.
+    A file that has grown to ``part_bytes`` becomes a part with a number in its name, ``journal.000001.jsonl``, and the
+    last ``parts`` of them are kept; :func:`read` reads all there are. ``durable`` forces every line to the disk, for those
+    who fear power cuts more than latency.
     """
 
-    def __init__(self, path: str | Path, run: Mapping[str, Any] | None = None, durable: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        run: Mapping[str, Any] | None = None,
+        durable: bool = False,
+        part_bytes: int = PART_BYTES,
+        parts: int = PARTS,
+    ) -> None:
         self.path, self._durable = Path(path), durable
+        self._header = {"kind": "run", "schema": SCHEMA, **(run or {})}
+        self._part_bytes, self._parts = part_bytes, max(parts, 1)
         self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_unusual).encode
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = self._opened()
         except OSError as error:
             raise PenstockError(
                 f"The journal {self.path} cannot be written ({error.strerror}); choose another place."
             ) from None
-        size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
+        self._size = os.fstat(self._file).st_size
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
             os.write(self._file, b"\n")
-        self.put({"kind": "run", "schema": SCHEMA, **(run or {})})
+        self.put(self._header)
+
+    def _opened(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def __fspath__(self) -> str:
         """The path, so that the journal of a run can be read like its file."""
@@ -161,10 +179,32 @@ class FileJournal(Journal):
         if self._file < 0:
             raise PenstockError(f"The journal {self.path} is closed; open a new one.")
         line = (self._encode(record) + "\n").encode()
+        self._size += len(line)
         while line:
             line = line[os.write(self._file, line) :]
         if self._durable:
             os.fsync(self._file)
+        if self._size >= self._part_bytes:
+            self._begin_part()
+
+    def _begin_part(self) -> None:
+        """Give the file a number and go on with a new one; the oldest parts go."""
+        done = parts_of(self.path)
+        if self._is_own():
+            last = int(done[-1].suffixes[-2][1:]) if done else 0
+            os.replace(self.path, self.path.with_suffix(f".{last + 1:06d}{self.path.suffix}"))
+        file, self._file, self._size = self._file, self._opened(), 0
+        os.close(file)
+        for old in parts_of(self.path)[: -self._parts]:
+            old.unlink(missing_ok=True)
+        self.put({**self._header, "continued": True})
+
+    def _is_own(self) -> bool:
+        """Whether the path still leads to the file that is written: another writer may have begun a part already."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Close the file; further records are an error."""

@@ -1,6 +1,9 @@
 """A journal as tables: columns by name."""
 
+import contextlib
+import glob
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +82,17 @@ class Tables:
         return pa.table({k: pa.array(v.tolist()) for k, v in columns.items()})
 
 
+def parts_of(path: str | Path) -> list[Path]:
+    """The parts of a journal that were finished, oldest first: ``journal.000001.jsonl`` and so on."""
+    base = Path(path)
+    digits = "[0-9]" * 6
+    return sorted(base.parent.glob(f"{glob.escape(base.stem)}.{digits}{glob.escape(base.suffix)}"))
+
+
 def read(path: str | Path) -> Tables:
-    """Read a journal, also one that is being written or that ended in a crash."""
+    """Read a journal with all its parts, also one that is being written or that ended in a crash."""
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        lines = [line for part in _parts(Path(path)) for line in part.split(b"\n")]
     except OSError as error:
         raise PenstockError(
             f"The journal {path} cannot be read ({error.strerror}); check the path."
@@ -112,6 +122,24 @@ def read(path: str | Path) -> Tables:
             f"{path} has schema {newest}, this Penstock knows {SCHEMA}; use a newer Penstock."
         )
     return Tables.of(records, torn)
+
+
+def _parts(path: Path) -> list[bytes]:
+    """The contents of all parts, oldest first, while the writer may be finishing one."""
+    try:
+        with open(path, "rb") as file:
+            last, number = file.read(), os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        last, number = b"", -1
+        if not parts_of(path):  # otherwise the last one has just become a part
+            raise
+    contents: list[bytes] = []
+    for part in parts_of(path):
+        with contextlib.suppress(FileNotFoundError):  # the oldest may be dropped
+            contents.append(part.read_bytes())
+            if part.stat().st_ino == number:
+                last = b""  # it has become a part since
+    return [*contents, last]
 
 
 _CAPACITY = ("planned", "requested", "observed", "limit")

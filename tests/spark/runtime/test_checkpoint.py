@@ -309,3 +309,22 @@ def test_temporary_files_that_spark_left_are_removed(tmp_path):
     (offsets / "0").unlink()
     checkpoint.recover()
     assert not any(offsets.iterdir())
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_run_that_reads_its_source_itself_falls_back_to_the_offset_of_the_version_before(tmp_path, batches):
+    checkpoint, folder = with_output(tmp_path)
+    for batch in range(batches):
+        name = f"{batch:012d}-state"
+        (checkpoint.state_folder / name).write_text("x")
+        staged = Path(folder.staging) / f"{batch}.parquet"
+        staged.write_text(str(batch))
+        output = folder.publication(str(staged), f"part-{batch:09d}-0000.parquet")
+        checkpoint.commit(Manifest(batch, {"batch": batch}, [name], [output], offset={"row": batch + 1}))
+    checkpoint.close()
+    checkpoint._manifest(batches - 1).write_text("{")
+    again, _ = with_output(tmp_path)
+    latest = again.latest()
+    assert (None if latest is None else latest.offset) == (None if batches == 1 else {"row": 2})
+    assert f"batch {batches - 1} is run again" in again.mended
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == batches - 1

@@ -35,6 +35,7 @@ from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.paths import make_folder
 from penstock.spark.runtime.starting import (
@@ -84,6 +85,7 @@ class Flow(Graph):
         journal: JournalLike = None,
         metrics: str | None = None,
         page: str | None = None,
+        gather: str | None = None,
         dead_letters: str | Path | None = None,
         name: str | None = None,
         replicas: Mapping[str, int] | None = None,
@@ -121,6 +123,9 @@ class Flow(Graph):
         page
             Address of the run's live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``run.page_address`` is
             what to open.
+        gather
+            Rows of so long a time (``"1 minute"``) become visible together, in one file a sink; by default those of each
+            batch at once. They are committed with their batch in any case (see docs/checkpoints.md).
         dead_letters
             Folder for tuples that could not be processed, with a folder inside for each operator;
             ``OUTPUT/_dead_letters`` by default (without an output folder ``CHECKPOINT/_dead_letters``).
@@ -152,7 +157,7 @@ class Flow(Graph):
             check_name(name, "query")
         first = Plan.first(definition.regions, groups, replicas)
         chosen = None if policy is None else policy_named(policy, _surroundings(period, cpu is not None))
-        held = Checkpoint(checkpoint, definition.identity(groups))
+        held = Checkpoint(checkpoint, definition.identity(groups), Gathering.of(gather))
         quotas: FlowCpu | None = None
         try:
             quotas = None if cpu is None else FlowCpu(definition.regions, cpu)

@@ -11,7 +11,8 @@ from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.rows import Chunk, joined
 from penstock.spark.flow.task_report import TaskOutputs, WrittenFile
 from penstock.spark.runtime.durable import write_parquet
-from penstock.spark.runtime.folders import STAGING, OutputFolder
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.paths import STAGING
 
 #: Where in a checkpoint rows wait for the sinks that are functions.
 HANDED = "handed"

@@ -38,6 +38,7 @@ from penstock.spark.query.run import QueryRun
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
@@ -161,6 +162,7 @@ class PreferenceQuery:
         journal: JournalLike = None,
         metrics: str | None = None,
         page: str | None = None,
+        gather: str | None = None,
         late: str | Path | None = None,
         dead_letters: str | Path | None = None,
         name: str | None = None,
@@ -199,6 +201,9 @@ class PreferenceQuery:
         page
             Address of the run's live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``run.page_address`` is
             what to open.
+        gather
+            Results of so long a time (``"1 minute"``) become visible together, in one file; by default those of each batch
+            at once. They are committed with their batch in any case (see docs/checkpoints.md).
         late
             Folder to keep rows that came too late; they are counted in any case.
         dead_letters
@@ -223,7 +228,7 @@ class PreferenceQuery:
         between = microseconds(trigger, "trigger") / 1e6
         listeners = Listeners[QueryFigures](lambda text: controller.warn("listener", text))
         program = QueryProgram(self, schema, outputs, None if available_now else between, listeners)
-        held = Checkpoint(checkpoint, program.identity)
+        held = Checkpoint(checkpoint, program.identity, Gathering.of(gather))
         try:
             header = {"query": name or repr(self.preference), "window": self.window, "slide": self.slide}
             book, owned = open_journal(journal, held.folder / "journal.jsonl", header)

@@ -19,10 +19,11 @@ logs go back with it, so that the batch runs again.
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime import spark_log
@@ -32,13 +33,12 @@ from penstock.spark.runtime.durable import (
     sync_all,
     write_text,
 )
+from penstock.spark.runtime.folders import OutputFolder, is_of_batch
+from penstock.spark.runtime.gathering import Gathered, Gathering
 from penstock.spark.runtime.identity import claim, own_id
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.milestones import reached
-from penstock.spark.runtime.paths import local_path, make_folder
-
-if TYPE_CHECKING:
-    from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.paths import STAGING, local_path, make_folder
 
 KEPT_VERSIONS = 2
 SWEEP_EVERY = 100
@@ -46,16 +46,27 @@ SWEEP_EVERY = 100
 _holders: dict[Path, Callable[[], None]] = {}
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What the kept versions name: state files, and output files that wait, by the role of their folder."""
+
+    files: frozenset[str]
+    waiting: frozenset[tuple[str, str]]
+
+
 class Checkpoint:
     """The folder of one query's committed versions; one run at a time may hold it."""
 
-    def __init__(self, folder: str | Path, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: str | Path, identity: Mapping[str, Any], gathering: Gathering | None = None
+    ) -> None:
         self.folder = Path(local_path(folder, "checkpoint"))
         self.spark_folder = self.folder / "spark"
         self.state_folder = self.folder / "penstock" / "state"
         self._commits = self.folder / "penstock" / "commits"
         self._folders: Mapping[str, OutputFolder] = {}
         self._synced: frozenset[str] = frozenset()
+        self._gathering, self._gathered = gathering or Gathering(), Gathered(())
         #: What was mended at the start, in one sentence; empty where nothing was.
         self.mended = ""
         make_folder(self.state_folder, "checkpoint")
@@ -83,10 +94,18 @@ class Checkpoint:
         """The manifest of one batch."""
         return Manifest.read(self._manifest(batch))
 
-    def commit(self, manifest: Manifest) -> None:
-        """Make a version the latest one and its output visible, then drop what no kept version needs."""
+    def commit(self, manifest: Manifest, flush: bool = False) -> None:
+        """Make a version the latest one and its output visible, then drop what no kept version needs.
+
+        Output may wait for that of later batches (see :mod:`penstock.spark.runtime.gathering`); ``flush`` lets it not.
+        """
         target = self._manifest(manifest.batch)
         reached("before-commit", manifest.batch)
+        done = self._gathering.settle(
+            self._gathered, manifest.outputs, manifest.batch, time.time(), self._folders, flush
+        )
+        manifest = replace(manifest, outputs=done.outputs, waiting=done.waiting, since=done.since)
+        reached("outputs-gathered", manifest.batch)
         self._sync(manifest)
         manifest = replace(manifest, folders={role: f.path for role, f in self._folders.items()})
         temporary = target.with_suffix(".tmp")
@@ -98,14 +117,23 @@ class Checkpoint:
         self._published(manifest.batch).unlink(
             missing_ok=True
         )  # a version may be committed again, with more in it
+        self._gathered = Gathered((), manifest.waiting, manifest.since)
         self.publish(manifest)
         reached("after-publish", manifest.batch)
         self._prune(manifest)
 
+    def flush(self) -> None:
+        """Make visible what waits for later batches; for the end of a run."""
+        latest = self.latest() if self._gathered.waiting else None
+        if latest is not None:
+            self.commit(replace(latest, outputs=()), flush=True)
+
     def _sync(self, manifest: Manifest) -> None:
         """Force to the disk what a version names and the one before did not."""
         new = [self.state_folder / name for name in manifest.files if name not in self._synced]
-        staged = [Path(self._path(o.staged, o, manifest)) for o in manifest.outputs]
+        known = {(o.folder, o.staged) for o in self._gathered.waiting}
+        outputs = [o for o in (*manifest.outputs, *manifest.waiting) if (o.folder, o.staged) not in known]
+        staged = [Path(self._path(o.staged, o, manifest)) for o in outputs]
         written = [*new, *staged]
         sync_all([*written, *{path.parent for path in written}])
         self._synced = frozenset(manifest.files)
@@ -126,7 +154,7 @@ class Checkpoint:
                     ) from None
         self._published(manifest.batch).touch()
 
-    def recover(self, folders: Mapping[str, "OutputFolder"] | None = None) -> Manifest | None:
+    def recover(self, folders: Mapping[str, OutputFolder] | None = None) -> Manifest | None:
         """At a start: finish what the last commit left to move, remove what was never committed.
 
         ``folders`` are the output folders by their role.
@@ -139,11 +167,10 @@ class Checkpoint:
         if latest is not None:
             self.publish(latest)
             self._synced = frozenset(latest.files)
+            self._gathered = Gathered((), latest.waiting, latest.since)
         for leftover in self._commits.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._sweep()
-        for folder in self._folders.values():
-            folder.sweep()
         return latest
 
     def close(self) -> None:
@@ -186,8 +213,9 @@ class Checkpoint:
             return None, error.reason
         # Rows for sinks that are functions wait elsewhere, under a path of their own.
         own = [name for name in manifest.files if not os.path.isabs(name)]
-        problems = (damage(self.state_folder / name) for name in own)
-        problem = next(filter(None, problems), "")
+        paths = [self.state_folder / name for name in own]
+        paths += [Path(self._path(o.staged, o, manifest)) for o in manifest.waiting]
+        problem = next(filter(None, map(damage, paths)), "")
         return (None, problem) if problem else (manifest, "")
 
     def _go_back(self, batch: int, reason: str) -> None:
@@ -231,24 +259,38 @@ class Checkpoint:
         outdated = [b for b in self._batches() if b <= newest.batch - KEPT_VERSIONS]
         if not outdated:
             return
-        kept = self._referenced()
+        kept = self._kept()
         for batch in outdated:
-            for name in set(self.read(batch).files) - kept:
+            old = self.read(batch)
+            for name in set(old.files) - kept.files:
                 (self.state_folder / name).unlink(missing_ok=True)
+            for o in old.waiting:
+                if (o.folder, o.staged) not in kept.waiting:
+                    Path(self._path(o.staged, o, old)).unlink(missing_ok=True)
             self._manifest(batch).unlink(missing_ok=True)
             self._published(batch).unlink(missing_ok=True)
         if newest.batch % SWEEP_EVERY == 0:
-            self._sweep()
+            self._sweep(newest.batch)
 
-    def _referenced(self) -> set[str]:
-        return {name for batch in self._batches()[-KEPT_VERSIONS:] for name in self.read(batch).files}
+    def _kept(self) -> "_Kept":
+        versions = [self.read(batch) for batch in self._batches()[-KEPT_VERSIONS:]]
+        return _Kept(
+            frozenset(name for version in versions for name in version.files),
+            frozenset((o.folder, o.staged) for version in versions for o in version.waiting),
+        )
 
-    def _sweep(self) -> None:
-        """Remove state files of attempts that failed."""
-        kept = self._referenced()
-        for path in self.state_folder.iterdir():
-            if path.name not in kept:
+    def _sweep(self, until: int | None = None) -> None:
+        """Remove files of attempts that failed: state, and output that was never committed.
+
+        While a run goes on, those of batches up to ``until`` only: the next one may be in work.
+        """
+        kept = self._kept()
+        own = self.state_folder.parent.glob(f"*/{STAGING}/*")  # rows for sinks that are functions
+        for path in (*self.state_folder.iterdir(), *own):
+            if os.path.relpath(path, self.state_folder) not in kept.files and is_of_batch(path.name, until):
                 path.unlink(missing_ok=True)
+        for role, folder in self._folders.items():
+            folder.sweep({staged for named, staged in kept.waiting if named == role}, until)
 
     def _hold(self) -> IO[str]:
         if self.folder in _holders:

@@ -3,17 +3,15 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.durable import read_json, sync_all
 from penstock.spark.runtime.manifest import Publication
-from penstock.spark.runtime.paths import local_path, make_folder
+from penstock.spark.runtime.paths import STAGING, local_path, make_folder
 
-#: Readers of Spark and Arrow pass over names that begin with an underscore, so what waits is not seen.
-STAGING = "_staging"
 DEAD_LETTERS = "_dead_letters"
 OWNER = "_owner.json"
 
@@ -86,10 +84,11 @@ class OutputFolder:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def sweep(self) -> None:
-        """Remove what waits to be committed and never will be; call after recovery."""
+    def sweep(self, kept: Collection[str] = (), until: int | None = None) -> None:
+        """Remove what waits to be committed and never will be: all but some names, or only up to a batch."""
         for file in Path(self.staging).iterdir():
-            file.unlink(missing_ok=True)
+            if f"{STAGING}/{file.name}" not in kept and is_of_batch(file.name, until):
+                file.unlink(missing_ok=True)
 
     def remove_after(self, batch: int) -> None:
         """Remove the files of all batches after one: they will be run again."""
@@ -112,3 +111,13 @@ def dead_letter_folder(
 ) -> OutputFolder:
     """Where rows go that cannot be used: as given, or in the output folder, or, without one, in the checkpoint."""
     return OutputFolder.made(given or Path(output or checkpoint) / DEAD_LETTERS, "dead-letter")
+
+
+def is_of_batch(name: str, until: int | None) -> bool:
+    """Whether a file that a batch wrote is of one up to ``until``; any file, where that is None.
+
+    >>> is_of_batch("000000000007-ab12cd-0.parquet", 7), is_of_batch("000000000007-ab12cd-0.parquet", 6)
+    (True, False)
+    """
+    number = name.lstrip(".")[:12]
+    return until is None or (number.isdigit() and int(number) <= until)

@@ -38,6 +38,9 @@ class Manifest:
     folders: Mapping[str, str] = field(default_factory=dict)
     #: Where the next batch begins, in a run that reads its source itself; Spark's own log has it otherwise.
     offset: Mapping[str, Any] | None = None
+    #: Output files that are to become visible with a later batch, and since when the first of them waits.
+    waiting: Sequence[Publication] = ()
+    since: float | None = None
     schema: int = field(default=SCHEMA)
 
     def to_text(self) -> str:
@@ -58,7 +61,8 @@ class Manifest:
         if checksum is not None and checksum != _checksum(json.dumps(raw, separators=(",", ":"))):
             raise DamagedError(f"the file '{path}' is damaged")
         try:
-            return cls(**{**raw, "outputs": [Publication(**o) for o in raw["outputs"]]})
+            files = {k: [Publication(**o) for o in raw.get(k, ())] for k in ("outputs", "waiting")}
+            return cls(**{**raw, **files})
         except (TypeError, KeyError):
             raise DamagedError(f"the file '{path}' is damaged") from None
 

@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.core.careful_journal import in_words
 from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.guards import Guards
@@ -383,8 +384,17 @@ class MicroBatchRun:
         if not self.is_active:
             self._end()
 
+    def _flush(self) -> None:
+        """Make visible what waits for later batches; where that fails it goes on waiting, for the next start."""
+        try:
+            self._checkpoint.flush()
+        except Exception as error:  # noqa: BLE001 - the run ends all the same
+            self._warn(f"Results that wait could not be made visible: {in_words(error)}")
+
     def _end(self) -> None:
         if self._closed.acquire(blocking=False):
+            if self._error is None:
+                self._flush()
             self.controller.stop()
             if self._resident is not None:
                 self._resident.close()

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from penstock.core.errors import PenstockError
 
+#: Readers of Spark and Arrow pass over names that begin with an underscore, so what waits is not seen.
+STAGING = "_staging"
+
 
 def local_path(path: str | Path, what: str) -> str:
     """A path on a file system that all workers share and that can rename; object stores are refused."""

@@ -17,8 +17,9 @@ def remove_leftovers(spark_folder: Path) -> None:
 
 
 def can_go_back(spark_folder: Path, batch: int) -> bool:
-    """Whether Spark still knows the rows of the batch after ``batch``."""
-    return batch + 1 in _batches(spark_folder / "offsets")
+    """Whether Spark still knows the rows of the batch after ``batch``, or never had any: the run read its source itself."""
+    planned = _batches(spark_folder / "offsets")
+    return not planned or batch + 1 in planned
 
 
 def go_back(spark_folder: Path, batch: int) -> None:
