@@ -1,4 +1,4 @@
-"""``penstock state``: what a checkpoint of a flow holds."""
+"""``penstock state``: what a checkpoint holds, and how a flow that changed goes on from it."""
 
 import json
 from pathlib import Path
@@ -37,6 +37,29 @@ def inspect(
         typer.echo(json.dumps(found, indent=1))
     else:
         _print(found, groups, Console())
+
+
+@state_app.command(name="migrate")
+def migrate_state(
+    checkpoint: Path = typer.Argument(..., help="The checkpoint folder of a flow that does not run."),
+    reset: list[str] = typer.Option(
+        [], "--reset", help="Forget the state of this operator.", metavar="OPERATOR"
+    ),
+    rename: list[str] = typer.Option(
+        [], "--rename", help="Have the state under another name.", metavar="OLD=NEW"
+    ),
+) -> None:
+    """Change a checkpoint so that a flow that changed can go on from it; say what to forget or to rename."""
+    from penstock.core.errors import PenstockError
+    from penstock.spark.flow.migrate import migrate
+
+    pairs = dict(text.partition("=")[::2] for text in rename)
+    if not reset and not pairs:
+        raise PenstockError("Say what to change: --reset OPERATOR or --rename OLD=NEW.")
+    if not all(pairs.values()):
+        raise PenstockError("--rename takes OLD=NEW, the operator's name in the checkpoint and the new one.")
+    for sentence in migrate(checkpoint, reset, pairs):
+        typer.echo(sentence)
 
 
 def _print(found: dict[str, Any], groups: bool, console: Console) -> None:

@@ -78,7 +78,8 @@ class Plan:
             and len(r.operators) > max(self.regions[r.name].pipelines)
             and (r.scales or self.regions[r.name].replicas == 1)
         }
-        return self if kept == self.regions else replace(fresh, regions={**fresh.regions, **kept})
+        same = kept == self.regions and kept.keys() == fresh.regions.keys()
+        return self if same else replace(fresh, regions={**fresh.regions, **kept})
 
     def _rescaled(self, region: Region, before: RegionPlan, replicas: int) -> RegionPlan:
         if replicas != 1 and not region.scales:

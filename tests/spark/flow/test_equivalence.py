@@ -222,11 +222,15 @@ def test_dying_anywhere_between_loses_and_repeats_nothing(data):
 
 
 def test_a_checkpoint_of_another_flow_is_refused(tmp_path):
-    def graph(op):
-        made = Graph("flow")
+    def graph(op, name="flow"):
+        made = Graph(name)
         made.source("rows", ROW).through(op, name="op").sink("out")
         return made
 
-    start_in_process(graph(summed), tmp_path).finish()
-    with pytest.raises(ValueError, match="belongs to another query: its operator op"):
+    run = start_in_process(graph(summed), tmp_path)
+    run.feed({"rows": pa.table({"k": [1], "j": [2], "v": [3]})})
+    run.finish()
+    with pytest.raises(ValueError, match="The state of operator 'op' cannot be carried over"):
         start_in_process(graph(latest), tmp_path)
+    with pytest.raises(ValueError, match="belongs to another query: its name"):
+        start_in_process(graph(summed, "other"), tmp_path)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.dataflow.evolution import shapes_of
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.layout import make_layout
 from penstock.dataflow.plan import Plan
@@ -29,6 +30,7 @@ class Definition:
         }
         schemas = graph.schemas()
         self.sink_schemas = {s.name: schemas[s.stream.node, s.stream.port] for s in graph.sinks.values()}
+        self.shapes = shapes_of(graph, self.regions)
         self._wirings: list[tuple[Plan, Wiring]] = []
 
     def wiring(self, plan: Plan) -> Wiring:
@@ -42,17 +44,4 @@ class Definition:
 
     def identity(self, groups: int) -> dict[str, Any]:
         """What makes state of this flow unusable for another."""
-        operators = {}
-        for name, node in self.graph.nodes.items():
-            spec = node.spec
-            if spec.kind == "stateless":
-                continue
-            operators[f"operator {name}"] = {
-                "kind": spec.kind,
-                "keys": list(spec.keys),
-                "state": None if spec.state is None else [[c.name, str(c.type)] for c in spec.state],
-                "inputs": {p: s.to_string() for p, s in self.graph.input_schemas(name).items()},
-                "waits": not spec.need.immediate,
-                "ttl": spec.ttl is not None,
-            }
-        return {"kind": "flow", "name": self.graph.name, "key groups": groups, **operators}
+        return {"kind": "flow", "name": self.graph.name, "key groups": groups}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.dataflow.evolution import Shape
 from penstock.dataflow.plan import Plan
 from penstock.spark.flow.state_store import OperatorState
 
@@ -45,6 +46,10 @@ class FlowState:
     handed: tuple[tuple[int, str, str], ...] = ()
     #: Operator -> its region, for those who look in from outside.
     regions: Mapping[str, str] = field(default_factory=dict)
+    #: Operator -> what its layers go by; None where version 0.1 wrote the state.
+    shapes: Mapping[str, Shape] | None = None
+    #: The sources in the order in which Spark's log has their offsets; None where version 0.1 wrote the state.
+    sources: tuple[str, ...] | None = None
 
     @property
     def files(self) -> list[str]:
@@ -65,11 +70,14 @@ class FlowState:
             "totals": vars(self.totals),
             "handed": [list(h) for h in self.handed],
             "regions": dict(self.regions),
+            "shapes": None if self.shapes is None else {n: s.to_json() for n, s in self.shapes.items()},
+            "sources": None if self.sources is None else list(self.sources),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "FlowState":
         """The value that ``to_json`` gave."""
+        shapes, sources = value.get("shapes"), value.get("sources")
         return cls(
             Plan.from_json(value["plan"]),
             {name: OperatorState.from_json(state) for name, state in value["operators"].items()},
@@ -80,6 +88,8 @@ class FlowState:
             FlowTotals(**value["totals"]),
             tuple((b, s, f) for b, s, f in value["handed"]),
             value["regions"],
+            None if shapes is None else {name: Shape.from_json(s) for name, s in shapes.items()},
+            None if sources is None else tuple(sources),
         )
 
     def counted(self, rows: int, results: int, dead: int) -> "FlowState":

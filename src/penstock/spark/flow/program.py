@@ -72,7 +72,10 @@ class FlowProgram:
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
         regions = {name: region.name for region in self.definition.regions for name in region.operators}
-        return FlowState(self._first, regions=regions).to_json()
+        sources = tuple(self.definition.graph.sources)
+        return FlowState(
+            self._first, regions=regions, shapes=self.definition.shapes, sources=sources
+        ).to_json()
 
     def listen(self, listener: Listener) -> None:
         """Have a function called with the profile of every batch, after its commit."""

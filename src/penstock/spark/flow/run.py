@@ -13,6 +13,7 @@ from penstock.core.controller import Controller
 from penstock.core.journal import Journal
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Regions
+from penstock.spark.flow.evolve import evolved
 from penstock.spark.flow.flow_state import FlowState, FlowTotals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
@@ -48,7 +49,8 @@ class FlowRun(MicroBatchRun):
         self._last_batch = time.monotonic()
         self._overfull: set[str] = set()
         if self._latest is not None:
-            state = FlowState.from_json(self._latest.state)
+            state = evolved(FlowState.from_json(self._latest.state), program.definition, checkpoint.identity)
+            self._latest = replace(self._latest, state=state.to_json())  # committed with the next batch
             program.plan = state.plan.fitted(program.definition.regions)
             program.hand_over(spark, state)  # perhaps again: the last run may have died before it had
             needed = {os.path.basename(file) for _, _, file in state.handed}

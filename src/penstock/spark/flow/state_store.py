@@ -15,6 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.belief import Belief
+from penstock.dataflow.evolution import carried
+from penstock.dataflow.invoke import Task
 from penstock.dataflow.keys import group_of
 from penstock.dataflow.layers import first_hash, hashes_of, merge
 from penstock.spark.flow.task_report import WrittenLayer
@@ -32,19 +34,22 @@ class LayerFile:
     groups: tuple[int, ...]
     rows: int
     batch: int
+    #: Columns of the file that do not count any more, since the operator did without them at some start.
+    ignored: frozenset[str] = frozenset()
 
     def without(self, groups: frozenset[int]) -> "LayerFile":
         """The same file, no longer counting for some groups."""
-        return LayerFile(self.file, tuple(g for g in self.groups if g not in groups), self.rows, self.batch)
+        return replace(self, groups=tuple(g for g in self.groups if g not in groups))
 
     def to_json(self) -> list[Any]:
         """Plain values; groups as runs, since neighbours mostly stay together."""
-        return [self.file, runs(self.groups), self.rows, self.batch]
+        return [self.file, runs(self.groups), self.rows, self.batch, sorted(self.ignored)]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> "LayerFile":
         """The value that ``to_json`` gave."""
-        return cls(value[0], tuple(g for a, b in value[1] for g in range(a, b)), value[2], value[3])
+        groups = tuple(g for a, b in value[1] for g in range(a, b))
+        return cls(value[0], groups, value[2], value[3], frozenset(*value[4:]))  # version 0.1 wrote four
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,11 @@ class OperatorState:
             before = tuple(left for layer in before if (left := layer.without(gone)).groups)
         return replace(self, layers=(*before, new))
 
+    def ignoring(self, columns: frozenset[str]) -> "OperatorState":
+        """The state without some columns of the layers written so far."""
+        layers = tuple(replace(layer, ignored=layer.ignored | columns) for layer in self.layers)
+        return replace(self, layers=layers)
+
     def at(self, clock: int | None) -> "OperatorState":
         """The state with its event clock moved on."""
         if clock is None:
@@ -98,6 +108,8 @@ class TaskStore:
     written: list[WrittenLayer] = field(default_factory=list)
     #: Groups that this replica did not have in the batch before.
     arrived: frozenset[int] = frozenset()
+    #: The operators as they are now: layers may be of a time when they were different.
+    tasks: Mapping[str, Task] = field(default_factory=dict)
 
     def layers(self, operator: str) -> list[pa.Table]:
         """The layers of this task's groups, oldest first."""
@@ -141,6 +153,8 @@ class TaskStore:
         if not useful:
             return None
         table = read_segment(self.folder, layer.file, 0)
+        if operator in self.tasks:
+            table = carried(table, self.tasks[operator], self.clock(operator), layer.ignored)
         dead = mine - useful
         if dead and counts_by_group(table, self.groups)[sorted(dead)].any():
             return rows_of(table, sorted(useful), self.groups)

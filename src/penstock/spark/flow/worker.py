@@ -88,6 +88,7 @@ class Worker:
             job.ttl,
             job.beliefs,
             arrived=arrived,
+            tasks=job.wiring.tasks,
         )
         mask = np.zeros(job.plan.groups, dtype=bool)
         mask[list(owned)] = True

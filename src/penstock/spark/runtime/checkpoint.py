@@ -30,6 +30,7 @@ from penstock.spark.runtime import spark_log
 from penstock.spark.runtime.durable import (
     DamagedError,
     damage,
+    read_json,
     sync_all,
     write_text,
 )
@@ -79,6 +80,11 @@ class Checkpoint:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Whose checkpoint this is, as it was written down at the first start."""
+        return read_json(self.folder / "penstock" / "identity.json")
 
     @property
     def is_new(self) -> bool:
@@ -137,6 +143,18 @@ class Checkpoint:
         written = [*new, *staged]
         sync_all([*written, *{path.parent for path in written}])
         self._synced = frozenset(manifest.files)
+
+    @property
+    def batches(self) -> list[int]:
+        """The batches whose versions are kept."""
+        return self._batches()
+
+    def rewrite(self, manifest: Manifest) -> None:
+        """Put another manifest in the place of a kept version's, for a run that is stopped."""
+        target = self._manifest(manifest.batch)
+        write_text(target.with_suffix(".tmp"), manifest.to_text())
+        os.replace(target.with_suffix(".tmp"), target)
+        sync_all([self._commits])
 
     def publish(self, manifest: Manifest) -> None:
         """Move the committed output files into place; safe to repeat."""

@@ -12,6 +12,9 @@ from penstock.spark.runtime.durable import read_json, replace_text
 #: Keys that version 0.1 did not write: a checkpoint without them takes them over.
 LATER_KEYS = frozenset({"preference parameters"})
 
+#: What version 0.1 wrote of a flow's operators; they are compared one by one when the flow starts.
+OPERATOR = "operator "
+
 
 def claim(checkpoint: Path, identity: Mapping[str, Any], used: bool) -> None:
     """Write down whose checkpoint this is, or refuse it to another, with what differs.
@@ -31,7 +34,7 @@ def claim(checkpoint: Path, identity: Mapping[str, Any], used: bool) -> None:
     before = read_json(file)
     added = {key: identity[key] for key in LATER_KEYS if key in identity and key not in before}
     for key in {**before, **identity}:
-        if key not in added and before.get(key) != identity.get(key):
+        if key not in added and not key.startswith(OPERATOR) and before.get(key) != identity.get(key):
             raise PenstockError(
                 f"The checkpoint '{checkpoint}' belongs to another query: its {key} is {_short(before.get(key))}, "
                 f"this one's is {_short(identity.get(key))}; name a new checkpoint folder."

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock import __version__
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.durable import DamagedError, read_json
 
@@ -42,6 +43,8 @@ class Manifest:
     waiting: Sequence[Publication] = ()
     since: float | None = None
     schema: int = field(default=SCHEMA)
+    #: The version of Penstock that wrote it; empty: 0.1.
+    version: str = field(default=__version__)
 
     def to_text(self) -> str:
         """JSON, with a checksum of all the rest in front."""
@@ -55,14 +58,15 @@ class Manifest:
         if raw.get("schema") != SCHEMA:
             raise PenstockError(
                 f"The checkpoint file '{path}' was written by another version of Penstock "
-                f"(schema {raw.get('schema')}, this one reads {SCHEMA}); start with a new checkpoint folder."
+                f"({raw.get('version') or 'unknown'}, schema {raw.get('schema')}; this is {__version__}, which reads schema {SCHEMA}); "
+                "go on with that version, or start with a new checkpoint folder."
             )
         checksum = raw.pop("checksum", None)  # version 0.1 had none
         if checksum is not None and checksum != _checksum(json.dumps(raw, separators=(",", ":"))):
             raise DamagedError(f"the file '{path}' is damaged")
         try:
             files = {k: [Publication(**o) for o in raw.get(k, ())] for k in ("outputs", "waiting")}
-            return cls(**{**raw, **files})
+            return cls(**{"version": "", **raw, **files})
         except (TypeError, KeyError):
             raise DamagedError(f"the file '{path}' is damaged") from None
 
