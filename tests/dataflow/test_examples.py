@@ -43,7 +43,7 @@ def test_payments_get_the_login_of_the_hour_before():
     logins = [("ann", 100.0, "NL"), ("ann", 100.5, "NL"), ("bob", 120.0, "IT")]
     payments = [("ann", 400.0, 12.5), ("ann", 9000.0, 1.0), ("bob", 100.0, 80.0)]
     given = {"logins": join.table(join.LOGINS, logins), "payments": join.table(join.PAYMENTS, payments)}
-    end = {"logins": join.table(join.LOGINS, [("dan", 1e6, "DE")])}
+    end = {"logins": join.table(join.LOGINS, [("dan", 80_000.0, "DE")])}
     out = run.run_all([given, end, end])["payments"].to_pylist()
     assert sorted((r["user"], r["at"], r["right_at"], r["country"]) for r in out if r["country"]) == [
         ("ann", 400.0, 100.0, "NL")

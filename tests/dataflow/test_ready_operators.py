@@ -19,7 +19,7 @@ from penstock.testing.flow_run import start_in_process
 SLACK = 4.0
 ROW = pa.schema([("k", pa.int64()), ("t", pa.float64()), ("v", pa.int64())])
 #: Far past everything, under a key of its own: after two of these all is over.
-END = [(99, 1e6, 0)]
+END = [(99, 80_000.0, 0)]
 
 
 @st.composite
