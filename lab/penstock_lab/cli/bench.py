@@ -16,6 +16,7 @@ BENCHES: dict[str, str] = {
     "flow": "flows against hand-written Structured Streaming jobs, and laid out otherwise",
     "rescale": "live rescaling of a flow against stopping and restarting a query",
     "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
+    "autopilot": "Autopilot on recorded and drawn loads, beside the cheapest policy in hindsight",
     "control": "what one decision costs: policies, searches, guards, journal",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",

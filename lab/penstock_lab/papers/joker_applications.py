@@ -20,7 +20,7 @@ def overhead(report: ResultsPage, seconds: float, folder: Path) -> None:
     out = adapt(
         chain(SOURCE, [tuple(multiply(f"m{i + 1}", c) for i, c in enumerate(COUNTS))]), seconds=seconds
     )
-    rows = [[f"{t:.0f} s", *_around(out, t), why] for t, why in out.changes]
+    rows: list[list[Any]] = [[f"{t:.0f} s", *_around(out, t), why] for t, why in out.changes]
     report.tables.append(
         Table(
             "Fig. 16: throughput around each change (thousand tuples/s)",
