@@ -1,0 +1,39 @@
+"""Loads that policies are compared on, and how Autopilot is judged on them."""
+
+import numpy as np
+import pytest
+
+from penstock.core.errors import PenstockError
+from penstock_lab import families
+from penstock_lab.benches.autopilot import Compared, Trial, rivals
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_a_family_is_drawn_from_its_seed(name):
+    one, again, other = (families.load(name, 600.0, seed) for seed in (3, 3, 4))
+    assert np.array_equal(one.arrivals, again.arrivals)
+    assert not np.array_equal(one.arrivals[:100], other.arrivals[:100])
+    assert one.seconds == 600.0
+    assert one.arrivals[-1] <= 600.0
+
+
+def test_a_load_that_is_not_there_is_named():
+    with pytest.raises(PenstockError, match="flash-crowd"):
+        families.load("flash-crowds")
+
+
+def compared(late, peak):
+    return Compared(Trial("steps", 1, 900.0), (late, 120.0), 3, (peak, 900.0), "Static 4", (0.02, 100.0))
+
+
+def test_the_target_is_due_where_the_most_executors_keep_it():
+    assert compared(0.05, 0.0).met
+    assert not compared(0.051, 0.0).met
+    assert compared(0.079, 0.07).met  # where even the most are late: a point more than they
+    assert not compared(0.081, 0.07).met
+    assert compared(0.05, 0.0).ratio == pytest.approx(1.2)
+
+
+def test_whoever_takes_part_in_the_hindsight_has_a_name_of_its_own():
+    names = [p.name for p in rivals()]
+    assert {"Ds2", "Mpc", "Dhalion", "Static 32"} <= set(names)
