@@ -1,6 +1,7 @@
 """``penstock autoscale``: a user's unmodified program, scaled from outside."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -50,7 +51,7 @@ def test_an_unmodified_program_is_watched_and_keeps_its_arguments_and_exit_code(
         from pathlib import Path
         from pyspark.sql import SparkSession
 
-        spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = (SparkSession.builder.config("spark.ui.enabled", "false")
                  .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate())
         stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
         query = stream.writeStream.format("noop").queryName("mine").trigger(processingTime="1 second").start()
@@ -64,6 +65,7 @@ def test_an_unmodified_program_is_watched_and_keeps_its_arguments_and_exit_code(
     journal = tmp_path / "journal.jsonl"
     child = subprocess.Popen(
         [sys.executable, "-c", "from penstock.cli import main; main()", "autoscale", "--period", "0.5", "--journal", str(journal),
+         "--master", "local[2]", "--page", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
          str(script), "--until", str(tmp_path / "enough")],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -79,7 +81,54 @@ def test_an_unmodified_program_is_watched_and_keeps_its_arguments_and_exit_code(
         child.kill()
     assert child.returncode == 3, told
     assert told.count("local mode") == 1, "the reason is told once"
+    for words in (
+        " on local[2]: policy Threshold, 1 to 8 executors, no target",
+        f"journal: {journal}",
+        "page: http://127.0.0.1:",
+        "metrics: http://127.0.0.1:",
+        "waiting for the first rows",
+        "first rows of mine",
+    ):
+        assert f"{words}" in told
+    assert told.index("waiting for the first rows") < told.index("first rows of mine")
     tables = read(journal)
     assert set(tables.stages["stage"]) == {"mine"}
     assert any("local mode" in text for text in tables.warnings["text"])
     assert json.loads(journal.read_text().splitlines()[0])["plant"] == "spark"
+
+
+def test_a_program_that_names_no_master_runs_on_the_cluster_that_is_named(cluster, tmp_path):
+    script = tmp_path / "user.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, time
+        from pathlib import Path
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.getOrCreate()
+        stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+        query = stream.writeStream.format("noop").queryName("mine").start()
+        while not Path(sys.argv[1]).exists():
+            time.sleep(0.1)
+        query.stop()
+        spark.stop()
+        """)
+    )
+    config = {**cluster.session_config(), "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    submit = " ".join(f"--conf '{k}={v}'" for k, v in config.items())
+    journal = tmp_path / "journal.jsonl"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "penstock", "autoscale", "--master", cluster.master, "--executors", "1:2", "--period", "0.5",
+         "--journal", str(journal), str(script), str(tmp_path / "enough")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{submit} pyspark-shell"},
+    )  # fmt: skip
+    try:
+        until(lambda: rows_seen(journal) > 0, "rows", unless=lambda: child.poll() is not None)
+        (tmp_path / "enough").touch()
+        _, told = child.communicate(timeout=PATIENCE)
+    finally:
+        child.kill()
+    assert child.returncode == 0, told
+    assert f" on {cluster.master}: policy Threshold, 1 to 2 executors" in told
+    assert read(journal).observations["executors_observed"].max() >= 1

@@ -176,3 +176,34 @@ def test_flights_are_as_late_as_a_plain_loop_finds(recorded):
     found = describe(trace)
     assert found.late_share == np.mean(np.array(delays) > 0) == pytest.approx(0.519, abs=0.001)
     assert (found.lateness.p50, found.lateness.largest) == (np.median(delays), max(delays))
+
+
+def test_a_trace_of_batches_is_noticed_and_no_limit_is_read_from_the_batches():
+    """A Poisson stream seen through a clock of a tenth of a second: no bursts, whatever the fine scales say."""
+    seen = np.round(np.sort(np.random.default_rng(1).uniform(0, 300, 60_000)), 1)
+    found = describe(seen)
+    assert found.batching is not None
+    assert found.batching.period == pytest.approx(0.1)
+    assert found.batching.share > 0.9
+    assert found.limit is not None
+    assert found.limit.scale >= found.batching.blur
+    assert found.limit.value == pytest.approx(1.0, rel=0.5)
+    assert found.as_json()["batching"]["period"] == pytest.approx(0.1)
+    assert describe(np.sort(np.random.default_rng(1).uniform(0, 300, 60_000))).batching is None
+
+
+def test_the_plot_says_that_a_limit_was_not_read_and_its_legends_cover_no_curve(tmp_path):
+    from matplotlib.figure import Figure
+
+    from penstock.traffic import plot
+
+    found = describe(np.cumsum(np.repeat([0.001, 0.01], 20_000)))  # one step of the rate: rises to the end
+    assert not found.limit.settled
+    assert "not read" in plot._headline(found, "")
+    figure = Figure(layout="constrained")
+    axis = figure.subplots()
+    plot._dispersion(axis, found)
+    figure.savefig(tmp_path / "x.png")
+    legend, inside = axis.get_legend().get_window_extent(), axis.get_window_extent()
+    assert legend.y1 <= inside.y0
+    assert any("no limit read" in text.get_text() for text in axis.get_legend().get_texts())

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import typer
+from rich.console import Console
 
 from penstock.core.errors import PenstockError
 
@@ -17,6 +18,9 @@ def register(app: typer.Typer) -> None:
 def autoscale(
     context: typer.Context,
     script: Path = typer.Argument(..., help="The program to run; its own arguments follow it."),
+    master: str | None = typer.Option(
+        None, help="Where the program runs, spark://HOST:PORT, unless it names a master itself."
+    ),
     policy: str = typer.Option("threshold", help="Which policy decides; see docs/autoscaling.md."),
     executors: str = typer.Option(
         "1:8", help="Least and most executors, LEAST:MOST, or 'none' to leave them alone."
@@ -45,7 +49,18 @@ def autoscale(
 
     settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run)
     chosen = choose(policy, settings)
-    done = run_script(script, context.args, settings, chosen, journal=journal, metrics=metrics, page=page)
+    console = Console(stderr=True, soft_wrap=True)
+    done = run_script(
+        script,
+        context.args,
+        settings,
+        chosen,
+        master=master,
+        say=lambda text: console.print(f"penstock: {text}", style="dim", markup=False, highlight=False),
+        journal=journal,
+        metrics=metrics,
+        page=page,
+    )
     if done is None:
         raise PenstockError(f"{script} started no Spark session, so there was nothing to scale.")
 

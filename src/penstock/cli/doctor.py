@@ -73,6 +73,7 @@ def _print(found: dict[str, Any], console: Console) -> None:
     console.print("\nactuators")
     for ability in found["actuators"]:
         mark, style = ("yes", "green") if ability["works"] else ("no", "yellow")
+        mark = "?" if ability["unknown"] else mark
         console.print(f"  [{style}]{mark:<4}[/{style}]", end="")
         console.print(
             f"{ability['name']:<16}{ability['found']}", highlight=False, markup=False, soft_wrap=True

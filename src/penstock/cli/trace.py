@@ -169,8 +169,11 @@ def _print(file: Path, found: "Description") -> None:
         if f"{scale:e}".startswith("1.0"):
             table.add_row(f"index of dispersion per {scale:g} s", f"{value:,.4g}")
     if found.limit:
-        word = "its limit" if found.limit.settled else "still rising"
-        table.add_row(f"  {word}, read at {found.limit.scale:g} s", f"{found.limit.value:,.4g}")
+        word = "its limit, read from" if found.limit.settled else "no limit read, still rising at"
+        table.add_row(f"  {word} {found.limit.scale:g} s", f"{found.limit.value:,.4g}")
+    if found.batching:
+        batches = f"{found.batching.share:.0%} share their time, every {found.batching.period:.3g} s"
+        table.add_row("batches rather than arrivals", batches)
     if found.lateness:
         late = found.lateness
         table.add_row("late tuples", f"{late.share:.1%}")

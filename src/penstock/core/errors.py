@@ -11,6 +11,10 @@ class PenstockError(ValueError):
     """
 
 
+class TimedOutError(PenstockError):
+    """Something did not end in time: nothing said no, and another try may go through."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> PenstockError:
     """The error for a name that is not one of the known ones.
 

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, TimedOutError
 from penstock.spark.java import find_java
 
 _LOG4J = """\
@@ -186,7 +186,9 @@ class LocalCluster:
                 break
             time.sleep(0.05)
         last = (log.read_text(errors="replace").strip().splitlines() or ["it wrote nothing"])[-1]
-        raise PenstockError(f"The cluster's {log.stem} did not come up within {self._wait:.0f} s ({last}).")
+        ended = self._processes[-1].poll() is not None
+        what = "ended at its start" if ended else f"did not come up within {self._wait:.0f} s"
+        raise (PenstockError if ended else TimedOutError)(f"The cluster's {log.stem} {what} ({last}).")
 
 
 def _java_command(folder: Path) -> list[str]:

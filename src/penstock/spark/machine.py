@@ -10,7 +10,9 @@ from typing import Any
 from penstock.core.errors import PenstockError
 from penstock.spark.java import find_java
 
-PACKAGES = ("pyspark", "pyarrow", "numpy", "scipy", "numba")
+#: What Penstock itself needs, and what Spark's Python state API needs on top.
+PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "scipy", "numba")
+OPTIONAL = {"protobuf": "needed only for Spark's own transformWithState in Python"}
 
 
 def facts(meminfo: Path = Path("/proc/meminfo")) -> dict[str, Any]:
@@ -28,11 +30,16 @@ def facts(meminfo: Path = Path("/proc/meminfo")) -> dict[str, Any]:
         for name, found in versions.items()
         if found is None
     ]
+    if versions["pandas"] is not None and int(versions["pandas"].split(".")[0]) >= 3:
+        problems.append(
+            f"pandas {versions['pandas']} is not supported by this Spark: install pandas 2 (pip install 'pandas<3')."
+        )
+    extra = {name: _version(name) or f"missing ({why})" for name, why in OPTIONAL.items()}
     return {
         "python": {"version": platform.python_version(), "path": sys.executable},
         "java": found_java,
         "spark": versions.pop("pyspark"),
-        "packages": versions,
+        "packages": versions | extra,
         "cores": {"machine": os.cpu_count() or 1, "usable": usable_cores()},
         "memory_gb": _memory(meminfo),
         "system": f"{platform.system()} {platform.release()}",

@@ -1,19 +1,29 @@
-"""Metrics of an autoscaler for Prometheus, served by the standard library."""
+"""Metrics of a run for Prometheus."""
 
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import isfinite
+from wsgiref.simple_server import WSGIServer
 
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.core import metrics as core
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.control_quality import resources
 from penstock.core.controller import Step
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.observation import Latency, Observation, StageObservation
+from penstock.page.address import parse_address
 
-_HELP = {
+#: A value of a metric, with its labels.
+Sample = tuple[str, dict[str, str], float]
+
+#: Each metric with its kind and meaning; docs/autoscaling.md has the same table.
+METRICS = {
     "arrival_rate": ("gauge", "Rows a second that arrived"),
     "backlog_rows": ("gauge", "Rows waiting beyond the normal wait for the next trigger"),
     "utilisation": ("gauge", "Load over capacity; above 1 the query falls behind"),
@@ -21,6 +31,8 @@ _HELP = {
     "target_seconds": ("gauge", "The response that is asked for"),
     "batch_seconds": ("gauge", "Duration of the last micro-batch"),
     "capacity": ("gauge", "Executors or CPU share: planned, requested, observed"),
+    "workers": ("gauge", "Workers of a stage of a query or flow: planned, requested, observed"),
+    "answer_lag_seconds": ("gauge", "End of a window plus the slack to its committed answer"),
     "bound": ("gauge", "Least and most of a knob"),
     "core_seconds_total": ("counter", "Cores held, integrated over time"),
     "rows_total": ("counter", "Rows processed"),
@@ -31,7 +43,7 @@ _HELP = {
 }
 
 
-class MetricsEndpoint:
+class MetricsEndpoint(Collector):
     """Serves ``http://HOST:PORT/metrics`` from what a controller saw and decided.
 
     Parameters
@@ -41,9 +53,7 @@ class MetricsEndpoint:
     """
 
     def __init__(self, address: str, guards: Guards, target: float | None = None) -> None:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise PenstockError(f"'{address}' is no address for metrics; write it like 127.0.0.1:9108.")
+        self._host, self._port = parse_address(address, "metrics")
         self._guards, self._target = guards, target
         self._lock = threading.Lock()
         self._observation: Observation | None = None
@@ -52,31 +62,26 @@ class MetricsEndpoint:
         self._rows: Counter[str] = Counter()
         self._core_seconds = 0.0
         self._overhead = 0.0
+        registry = CollectorRegistry()
+        registry.register(self)
         try:
-            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), self._handler())
+            self._server: WSGIServer
+            self._server, self._thread = start_http_server(self._port, self._host, registry)
         except (OSError, OverflowError) as error:
             raise PenstockError(
                 f"Metrics cannot be served on {address} ({error}); choose another port, or 0 for a free one."
             ) from None
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="penstock-metrics", daemon=True
-        )
 
     @property
     def address(self) -> str:
         """Host and port it really has."""
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
+        return f"{self._host}:{self._server.server_port}"
 
     def close(self) -> None:
         """Answer no more."""
         if self._thread.is_alive():
             self._server.shutdown()
+            self._thread.join(timeout=10)
         self._server.server_close()
 
     def observed(self, observation: Observation, overhead: float = 0.0) -> None:
@@ -96,23 +101,22 @@ class MetricsEndpoint:
                 if isinstance(before, int | float):
                     self._changes[change.knob.value, "up" if change.number > before else "down"] += 1
 
-    def text(self) -> str:
-        """The page that Prometheus reads."""
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, as Prometheus' client asks for them."""
         with self._lock:
             samples = list(self._samples())
-        lines, seen = [], set()
-        for name, labels, value in sorted(samples, key=lambda s: s[0]):
-            if name not in seen:
-                seen.add(name)
-                kind, meaning = _HELP[name]
-                lines += [f"# HELP penstock_{name} {meaning}.", f"# TYPE penstock_{name} {kind}"]
-            inner = ",".join(f'{k}="{_escaped(v)}"' for k, v in labels.items())
-            lines.append(
-                f"penstock_{name}{{{inner}}} {value:.10g}" if inner else f"penstock_{name} {value:.10g}"
-            )
-        return "\n".join(lines) + "\n"
+        families: dict[str, Metric] = {}
+        for name, labels, value in samples:
+            if name not in families:
+                kind, meaning = METRICS[name]
+                made = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+                families[name] = made(f"penstock_{name}", f"{meaning}.", labels=tuple(labels))
+            family = families[name]
+            assert isinstance(family, CounterMetricFamily | GaugeMetricFamily)
+            family.add_metric(tuple(labels.values()), value)
+        yield from families.values()
 
-    def _samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
+    def _samples(self) -> Iterator[Sample]:
         yield "overhead_cores", {}, self._overhead
         yield "core_seconds_total", {}, self._core_seconds
         if self._target is not None:
@@ -130,28 +134,13 @@ class MetricsEndpoint:
         if self._observation is not None:
             if self._observation.executors is not None:
                 yield from _capacity("executors", self._observation.executors)
+            lag = self._observation.measure(core.Metric.ANSWER_LAG)
+            if isfinite(lag):
+                yield "answer_lag_seconds", {}, lag
             for stage in self._observation.stages:
                 yield from _stage(stage)
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path.split("?")[0] not in ("/metrics", "/"):
-                    self.send_error(404)
-                    return
-                page = endpoint.text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(page)))
-                self.end_headers()
-                self.wfile.write(page)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Keep the terminal quiet."""
-
-        return Handler
+                if self._observation.executors is None:
+                    yield from _workers(stage)
 
 
 def outcome(step: Step) -> str:
@@ -171,7 +160,7 @@ def outcome(step: Step) -> str:
     return "grow" if change.number > before else "shrink"
 
 
-def _stage(stage: StageObservation) -> Iterator[tuple[str, dict[str, str], float]]:
+def _stage(stage: StageObservation) -> Iterator[Sample]:
     labels = {"query": stage.name}
     plain = {
         "arrival_rate": stage.arrival_rate,
@@ -188,17 +177,18 @@ def _stage(stage: StageObservation) -> Iterator[tuple[str, dict[str, str], float
         yield from _capacity("cpu_share", stage.cpu_share)
 
 
-def _latency(latency: Latency, labels: dict[str, str]) -> Iterator[tuple[str, dict[str, str], float]]:
+def _workers(stage: StageObservation) -> Iterator[Sample]:
+    for state in ("planned", "requested", "observed"):
+        yield "workers", {"query": stage.name, "state": state}, float(getattr(stage.workers, state))
+
+
+def _latency(latency: Latency, labels: dict[str, str]) -> Iterator[Sample]:
     values = {"mean": latency.mean, "0.5": latency.p50, "0.95": latency.p95, "0.99": latency.p99}
     for quantile, value in values.items():
         if isfinite(value):
             yield "response_seconds", {**labels, "quantile": quantile}, value
 
 
-def _capacity(knob: str, capacity: Capacity) -> Iterator[tuple[str, dict[str, str], float]]:
+def _capacity(knob: str, capacity: Capacity) -> Iterator[Sample]:
     for state in ("planned", "requested", "observed"):
         yield "capacity", {"knob": knob, "state": state}, float(getattr(capacity, state))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

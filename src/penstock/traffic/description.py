@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from penstock.core.errors import PenstockError
+from penstock.traffic.batching import Batching, batching
 from penstock.traffic.dispersion import (
     DispersionCurve,
     DispersionLimit,
@@ -48,6 +49,8 @@ class Description:
     peak_scale: float | None
     lateness: Lateness | None
     delay_mean: float | None
+    #: Where many arrivals share their times.
+    batching: Batching | None = None
 
     @property
     def autocorrelation(self) -> list[float]:
@@ -93,6 +96,7 @@ class Description:
             "late_share": self.late_share,
             "lateness": vars(self.lateness) if self.lateness else None,
             "delay_mean": self.delay_mean,
+            "batching": vars(self.batching) if self.batching else None,
             "verdict": self.verdict,
         }
 
@@ -114,7 +118,7 @@ def describe(trace: Trace | Floats) -> Description:
             f"The trace lasts {seconds:g} seconds, longer than can be counted by the second; check its unit."
         )
     gaps = np.diff(arrival)
-    curve = dispersion_curve(arrival)
+    curve, batched = dispersion_curve(arrival), batching(arrival)
     peak, scale = _peak(arrival, seconds)
     late = None if trace.event_time is None else lateness(trace.event_time)
     return Description(
@@ -124,11 +128,12 @@ def describe(trace: Trace | Floats) -> Description:
         scv=float(gaps.var() / gaps.mean() ** 2),
         correlogram=autocorrelation(gaps),
         curve=curve,
-        limit=dispersion_limit(curve),
+        limit=dispersion_limit(curve, batched.blur if batched else 0.0),
         hurst=hurst(arrival),
         peak_to_mean=peak,
         peak_scale=scale,
         lateness=late,
+        batching=batched,
         delay_mean=None if trace.event_time is None else float(np.mean(arrival - trace.event_time)),
     )
 

@@ -72,15 +72,15 @@ def dispersion_curve(arrival: Floats, scales: Floats | None = None) -> Dispersio
     return DispersionCurve(scales, np.array(values), np.array(windows, dtype=np.int64))
 
 
-def dispersion_limit(curve: DispersionCurve) -> DispersionLimit | None:
+def dispersion_limit(curve: DispersionCurve, above: float = 0.0) -> DispersionLimit | None:
     """The slope of Var N(t) / rate = t I(t) at the smallest scale from which on it stays the same.
 
     For a process with short memory t I(t) = I t - c beyond that memory, so the slope between two scales reaches the
     limit I long before the curve itself does. It counts as steady if the later slopes are no higher, within 10 %
     and their sampling error (about 1.5 sqrt(2 / windows)). Where the curve rises to the end, its last trustworthy
-    value is given, as not settled.
+    value is given, as not settled. Scales below ``above`` are not read: counts there tell of batches, not of the stream.
     """
-    kept = curve.windows >= FEWEST_FOR_LIMIT
+    kept = (curve.windows >= FEWEST_FOR_LIMIT) & (curve.scales >= above)
     scales, values, windows = curve.scales[kept], curve.values[kept], curve.windows[kept]
     if scales.size == 0:
         return None

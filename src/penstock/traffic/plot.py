@@ -85,7 +85,8 @@ def _save(figure: Any, path: Path) -> None:
 def _headline(found: Description, title: str) -> str:
     parts = [f"{found.count:,} arrivals in {found.seconds:,.4g} s", f"{found.rate:,.5g}/s"]
     if found.limit:
-        parts.append(f"I = {_figure(found.limit.value)}{'' if found.limit.settled else ' and rising'}")
+        known = f"I = {_figure(found.limit.value)}"
+        parts.append(known if found.limit.settled else f"I not read, {_figure(found.limit.value)} and rising")
     parts.append(found.verdict if found.verdict == "no bursts" else f"{found.verdict} bursts")
     return "   ".join(([title] if title else []) + [" · ".join(parts)])
 
@@ -145,7 +146,7 @@ def _correlogram(axis: Any, found: Description) -> None:
     axis.axhline(0.0, color=_INK, linewidth=0.6)
     axis.set(xscale="log", title="Autocorrelation of inter-arrival times", xlabel="lag (arrivals)")
     axis.title.set_fontsize(10)
-    axis.legend(fontsize=8, frameon=False, loc="upper right")
+    _legend_below(axis)
 
 
 def _dispersion(axis: Any, found: Description) -> None:
@@ -163,23 +164,32 @@ def _dispersion(axis: Any, found: Description) -> None:
         curve.scales, curve.values, color=_BLUE, marker="o", markersize=3.5, linewidth=1.3, label="this trace"
     )
     axis.axhline(1.0, color=_GREY, linestyle="--", linewidth=1.0, label="Poisson")
-    if found.limit:
-        word = "limit" if found.limit.settled else "still rising"
+    if found.batching:
+        axis.axvspan(
+            curve.scales[0] / 2, found.batching.blur, color=_GREY, alpha=0.18, linewidth=0,
+            label=f"batches every {_seconds(found.batching.period)}: not read here",
+        )  # fmt: skip
+    if found.limit and found.limit.settled:
+        axis.hlines(
+            found.limit.value, found.limit.scale, curve.scales[-1], color=_RED, linewidth=1.6,
+            label=f"limit {_figure(found.limit.value)}, from {_seconds(found.limit.scale)} on",
+        )  # fmt: skip
+    elif found.limit:
         axis.plot(
-            found.limit.scale,
-            found.limit.value,
-            marker="D",
-            color=_RED,
-            linestyle="none",
-            markersize=6,
-            label=f"{word}: {_figure(found.limit.value)} at {_seconds(found.limit.scale)}",
+            [], [], linestyle="none", label=f"no limit read: still rising at {_seconds(found.limit.scale)}"
         )
     hurst = "" if found.hurst is None else f" (Hurst {found.hurst:.2f})"
     axis.set(
         xscale="log", yscale="log", title=f"Index of dispersion of counts{hurst}", xlabel="window (seconds)"
     )
+    axis.set_xlim(curve.scales[0] / 1.5, curve.scales[-1] * 1.5)
     axis.title.set_fontsize(10)
-    axis.legend(fontsize=8, frameon=False, loc="upper left")
+    _legend_below(axis)
+
+
+def _legend_below(axis: Any) -> None:
+    """Where it covers no curve."""
+    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def _round_step(value: float) -> float:

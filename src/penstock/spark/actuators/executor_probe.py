@@ -7,7 +7,7 @@ import time
 
 from pyspark.sql import SparkSession
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, TimedOutError
 from penstock.spark.actuators.executors import NAME, Executors
 from penstock.spark.actuators.probe_result import ProbeResult
 
@@ -22,12 +22,21 @@ def probe(spark: SparkSession | None = None, wait: float = 60.0) -> ProbeResult:
         seconds = reach(executors, start + 1, wait)
         reach(executors, start, wait)
     except PenstockError as error:
-        return ProbeResult(NAME, False, str(error), "Use a standalone, YARN or Kubernetes master.")
+        return failed(error)
     return ProbeResult(
         NAME,
         True,
         f"{start} to {start + 1} executors in {seconds:.1f} s and back on {spark.sparkContext.master}.",
     )
+
+
+def failed(error: PenstockError) -> ProbeResult:
+    """What a failure says: that it cannot be done, or only that it took too long here and now."""
+    if isinstance(error, TimedOutError):
+        return ProbeResult(
+            NAME, False, str(error), "Try again when the machine has less to do.", unknown=True
+        )
+    return ProbeResult(NAME, False, str(error), "Use a standalone, YARN or Kubernetes master.")
 
 
 def reach(executors: Executors, count: int, wait: float) -> float:
@@ -39,7 +48,7 @@ def reach(executors: Executors, count: int, wait: float) -> float:
         if executors.observed == count:
             return now - start
         time.sleep(0.1)
-    raise PenstockError(f"The cluster did not come to {count} executor(s) within {wait:.0f} s.")
+    raise TimedOutError(f"The cluster did not come to {count} executor(s) within {wait:.0f} s.")
 
 
 def _probe_on_loopback(wait: float) -> ProbeResult:
@@ -53,7 +62,7 @@ def _probe_on_loopback(wait: float) -> ProbeResult:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise PenstockError(
+        raise TimedOutError(
             f"A standalone cluster on loopback did not answer within {wait * 2:.0f} s."
         ) from None
     lines = ended.stdout.strip().splitlines()

@@ -13,7 +13,15 @@ class ProbeResult:
     found: str
     #: What to do to get it; empty where it works.
     how: str = ""
+    #: Whether it was not found out in time, which says nothing about whether it works.
+    unknown: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for ``--json``."""
-        return {"name": self.name, "works": self.works, "found": self.found, "how": self.how}
+        return {
+            "name": self.name,
+            "works": self.works,
+            "found": self.found,
+            "how": self.how,
+            "unknown": self.unknown,
+        }

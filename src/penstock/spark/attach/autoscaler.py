@@ -91,8 +91,6 @@ class Autoscaler:
     def start(self) -> "Autoscaler":
         """Begin."""
         self._watcher.begin()
-        if self._endpoint is not None:
-            self._endpoint.start()
         atexit.register(self.stop)
         self.controller.start()
         self._thread.start()

@@ -2,6 +2,7 @@
 
 import os
 import runpy
+import shlex
 import sys
 import threading
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from penstock.core.errors import PenstockError
 from penstock.core.policy import AnyPolicy
 from penstock.spark.attach.autoscaler import Autoscaler
+from penstock.spark.attach.narration import Narrator, Say
 from penstock.spark.attach.settings import Settings
 
 #: Options that let executors leave without losing work; the program's own settings win over them.
@@ -30,16 +32,20 @@ def run_script(
     arguments: Sequence[str],
     settings: Settings,
     policy: AnyPolicy | str | None,
+    *,
+    master: str | None = None,
+    say: Say | None = None,
     **options: Any,
 ) -> Autoscaler | None:
     """Run the program to its end; returns the autoscaler, or None where it never started a session.
 
+    ``master`` is where the program runs unless it names a master itself; ``say`` is told what happens, line by line.
     What the program raises, also ``SystemExit``, passes through.
     """
     if not script.is_file():
         raise PenstockError(f"There is no program '{script}' to run; check the path.")
-    _submit_with(GRACEFUL)
-    watch = _SessionWatch(settings, policy, options)
+    _submit_with(GRACEFUL, master)
+    watch = _SessionWatch(settings, policy, options, master, say)
     watch.start()
     kept, sys.argv = sys.argv, [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
@@ -54,9 +60,17 @@ def run_script(
 class _SessionWatch(threading.Thread):
     """Waits for the program to make a Spark session, then begins to scale."""
 
-    def __init__(self, settings: Settings, policy: AnyPolicy | str | None, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        policy: AnyPolicy | str | None,
+        options: dict[str, Any],
+        master: str | None,
+        say: Say | None,
+    ) -> None:
         super().__init__(name="penstock-session-watch", daemon=True)
         self._settings, self._policy, self._options = settings, policy, options
+        self._master, self._say = master, say
         self._over = threading.Event()
         self.autoscaler: Autoscaler | None = None
 
@@ -66,8 +80,19 @@ class _SessionWatch(threading.Thread):
             if session is not None and getattr(session.sparkContext, "_jsc", None) is not None:
                 self.autoscaler = Autoscaler(
                     session, lambda id_, name: True, self._settings, self._policy, **self._options
-                ).start()
+                )
+                if self._say is not None:
+                    self._narrate(self.autoscaler, session, self._say)
+                self.autoscaler.start()
                 return
+
+    def _narrate(self, autoscaler: Autoscaler, session: SparkSession, say: Say) -> None:
+        real = str(session.sparkContext.master)
+        Narrator(say).begin(autoscaler, real, session.sparkContext.applicationId)
+        if self._master is not None and real != self._master:
+            say(
+                f"the program names its own master, {real}; take .master(...) out of it to use {self._master}"
+            )
 
     def finish(self) -> None:
         """The program has ended."""
@@ -77,9 +102,10 @@ class _SessionWatch(threading.Thread):
             self.autoscaler.stop()
 
 
-def _submit_with(options: dict[str, str]) -> None:
+def _submit_with(options: dict[str, str], master: str | None) -> None:
     """Hand options to the JVM that the program will start; what it sets itself comes later and wins."""
     given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     ours = " ".join(f"--conf {key}={value}" for key, value in options.items() if key not in given)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{ours} {given}"
+    where = "" if master is None else f"--master {shlex.quote(master)} "
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{where}{ours} {given}"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -162,7 +162,6 @@ class MicroBatchRun:
             self._endpoint = MetricsEndpoint(metrics, guards or Guards())
             self.controller.observed.add(self._endpoint.observed)
             self.controller.stepped.add(self._endpoint.decided)
-            self._endpoint.start()
 
     @property
     def metrics_address(self) -> str:
