@@ -11,19 +11,22 @@ import penstock
 from waiting import PATIENCE
 
 SUBPACKAGES = [
-    "core", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark",
+    "aggregates", "core", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark",
     "testing", "traffic",
 ]  # fmt: skip
 
 PUBLIC = {
     "penstock": [
-        "__version__", "PreferenceQuery", "Preference", "minimize", "maximize", "diff", "skyline_of", "k_dominant_of",
+        "__version__", "PreferenceQuery", "WindowQuery", "Preference", "minimize", "maximize", "diff", "skyline_of", "k_dominant_of",
         "top_delta_of", "top_k_of", "InOrder", "FixedDelay", "KSlack", "AdaptiveSlack", "Flow", "Operator", "operator",
         "need_all", "need_any", "attach", "PenstockError", *SUBPACKAGES,
     ],
     "penstock.core": [
         "Observation", "StageObservation", "Capacity", "Metric", "Knob", "Change", "Decision", "Policy", "Plant",
         "Controller", "Guards", "Bound", "RollbackRule", "Journal", "FileJournal",
+    ],
+    "penstock.aggregates": [
+        "Aggregate", "count", "sum_of", "mean_of", "min_of", "max_of", "quantile_of", "distinct_of",
     ],
     "penstock.dataflow": [
         "Operator", "operator", "need_all", "need_any", "running_count", "running_max", "running_sum", "Reference",

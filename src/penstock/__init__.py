@@ -11,7 +11,7 @@ __version__ = "0.2.0"
 __all__ = [
     "__version__",
     # preference queries
-    "PreferenceQuery", "Preference",
+    "PreferenceQuery", "Preference", "WindowQuery",
     "minimize", "maximize", "diff", "skyline_of", "k_dominant_of", "top_delta_of", "top_k_of",
     "InOrder", "FixedDelay", "KSlack", "AdaptiveSlack",
     # flows
@@ -20,11 +20,12 @@ __all__ = [
     "attach",
     "PenstockError",
     # subpackages
-    "core", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark", "testing",
+    "core", "aggregates", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark", "testing",
     "traffic",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # what type checkers and editors see; at run time the same names load on first use
+    from penstock import aggregates as aggregates
     from penstock import core as core
     from penstock import dataflow as dataflow
     from penstock import disorder as disorder
@@ -57,6 +58,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time the same na
     from penstock.spark.attach.attach import attach as attach
     from penstock.spark.flow.flow import Flow as Flow
     from penstock.spark.query.preference_query import PreferenceQuery as PreferenceQuery
+    from penstock.spark.query.window_query import WindowQuery as WindowQuery
 
     top_delta, top_k = top_delta_of, top_k_of
 else:  # a __getattr__ that type checkers see would make every misspelt name an Any
@@ -75,6 +77,7 @@ else:  # a __getattr__ that type checkers see would make every misspelt name an 
         "attach": "penstock.spark.attach.attach",
         "Flow": "penstock.spark.flow.flow",
         "PreferenceQuery": "penstock.spark.query.preference_query",
+        "WindowQuery": "penstock.spark.query.window_query",
     }
 
     #: Names of 0.1 that go with 0.3: penstock.preference has kernels of the same names.

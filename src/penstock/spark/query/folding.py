@@ -12,9 +12,9 @@ from penstock.disorder.stats import BatchStats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.preference.splitting import SplitState
 from penstock.spark.query import pane_stage
-from penstock.spark.query.pane_stage import GroupedPreference, PaneStage
+from penstock.spark.query.pane_stage import Folds, PaneStage
 from penstock.spark.query.reports import FoldReport, TallyReport
-from penstock.spark.query.routing import MESSAGE_SCHEMA, Router
+from penstock.spark.query.routing import MESSAGE_SCHEMA, Lift, Router
 from penstock.spark.query.state import QueryState
 from penstock.spark.runtime.engine import Stage
 from penstock.spark.runtime.microbatch import Batch
@@ -49,7 +49,7 @@ class Folded:
 class Folding:
     """All that the job needs to know of the query."""
 
-    grouped: GroupedPreference
+    grouped: Folds
     time: str
     attributes: tuple[str, ...]
     pane_us: int
@@ -59,6 +59,7 @@ class Folding:
     raw: bool
     late_folder: str | None
     dead_folder: str
+    lift: Lift | None = None
 
     def run(self, batch: Batch, state: QueryState) -> Folded:
         """Fold the rows that are believed."""
@@ -86,6 +87,7 @@ class Folding:
             dead_folder=self.dead_folder,
             limits=self.limits,
             latest=latest,
+            lift=self.lift,
         )
         stage = PaneStage(self.grouped, batch.state_folder, batch.prefix, state.held(), self.raw)
         stages = [Stage(router, MESSAGE_SCHEMA), Stage(stage, pane_stage.REPORT_SCHEMA, state.pane_workers)]

@@ -8,6 +8,7 @@ they are. A pane may have several parts, on several workers; the window stage jo
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,19 @@ class Part:
     forced: bool = False
     #: Rows as they came, not yet selected (in-order processing).
     raw: bool = False
+
+
+class Folds(Protocol):
+    """What the pane stage does with rows: partial results of rows, and of two partial results."""
+
+    def select(self, table: pa.Table) -> pa.Table:
+        """The partial result of a set of rows."""
+
+    def merge(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        """The partial result of two."""
+
+    def warm(self) -> None:
+        """Compile what is needed."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,7 @@ class GroupedPreference:
 class PaneStage:
     """The stage as a function over the messages for one or more workers."""
 
-    grouped: GroupedPreference
+    grouped: Folds
     state_folder: str
     prefix: str
     #: Worker -> pane -> the part it holds.

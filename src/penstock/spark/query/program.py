@@ -20,6 +20,7 @@ from penstock.spark.query.figures import Measurements, QueryFigures, figures_of,
 from penstock.spark.query.folding import Folded, Folding
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, Part
 from penstock.spark.query.reports import CloseReport, run_stage
+from penstock.spark.query.routing import Lift
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
@@ -69,10 +70,36 @@ class QueryProgram:
         self.trigger = trigger
         self.listeners = Listeners[QueryFigures]() if listeners is None else listeners
         self.model = query.panes
-        self.grouped = GroupedPreference(query.preference, query.groups)
+        self.grouped = self._grouped()
         self.target: tuple[int, int] | None = None
         self._worked = (query.pane_workers, query.window_workers)
         self._previous: float | None = None
+
+    def _grouped(self) -> Any:
+        """What the pane stage does with rows."""
+        return GroupedPreference(self.query.preference, self.query.groups)
+
+    @property
+    def _folding(self) -> Folding:
+        """The first job."""
+        return self.folding(
+            tuple(a.column for a in self.query.preference.attributes if a.direction != "diff")
+        )
+
+    def folding(self, attributes: tuple[str, ...], lift: Lift | None = None) -> Folding:
+        """The first job: which columns must hold numbers, and what is made of rows where they are read."""
+        return Folding(
+            grouped=self.grouped,
+            time=self.query.time,
+            attributes=attributes,
+            pane_us=self.model.pane_us,
+            strategy=self.query.strategy.name,
+            limits=self.query.limits,
+            raw=self._raw,
+            late_folder=None if self.outputs.late is None else self.outputs.late.staging,
+            dead_folder=self.outputs.dead.staging,
+            lift=lift,
+        )
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -81,6 +108,13 @@ class QueryProgram:
             "kind": "preference query",
             "preference": repr(self.query.preference),
             "preference parameters": self.query.preference.parameters,
+            **self.windows_identity,
+        }
+
+    @property
+    def windows_identity(self) -> dict[str, Any]:
+        """Windows, groups, disorder and input."""
+        return {
             "time column": self.query.time,
             "window in microseconds": self.model.window_us,
             "slide in microseconds": self.model.slide_us,
@@ -128,7 +162,7 @@ class QueryProgram:
         committed = QueryState.from_json(batch.state)
         start = self._rescaled(committed)
         clock = time.perf_counter()
-        folded = self._folded(batch, start)
+        folded = self._folding.run(batch, start)
         reached("panes-folded", batch.id)
         pane_seconds = time.perf_counter() - clock
         observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
@@ -178,21 +212,6 @@ class QueryProgram:
     def workers(self) -> tuple[int, int]:
         """Pane and window workers of the next batch."""
         return self.target or self._worked
-
-    def _folded(self, batch: Batch, state: QueryState) -> Folded:
-        attributes = tuple(a.column for a in self.query.preference.attributes if a.direction != "diff")
-        folding = Folding(
-            grouped=self.grouped,
-            time=self.query.time,
-            attributes=attributes,
-            pane_us=self.model.pane_us,
-            strategy=self.query.strategy.name,
-            limits=self.query.limits,
-            raw=self._raw,
-            late_folder=None if self.outputs.late is None else self.outputs.late.staging,
-            dead_folder=self.outputs.dead.staging,
-        )
-        return folding.run(batch, state)
 
     def _observed(self, batch: Batch, state: QueryState, folded: Folded) -> QueryState:
         """The state with the batch's parts in it and slack and punctuation advanced."""

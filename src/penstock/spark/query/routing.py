@@ -7,7 +7,7 @@ messages, not rows: Spark shuffles one row per worker and input partition.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,9 @@ MESSAGE_SCHEMA = (
 #: Rows gathered before they are routed: large enough for few messages, small enough for a bounded memory.
 CHUNK_ROWS = 262_144
 
+#: From rows and their panes to fewer rows and the panes of these.
+Lift = Callable[[pa.RecordBatch, Times], tuple[pa.Table | pa.RecordBatch, Times]]
+
 
 @dataclass(frozen=True)
 class Router:
@@ -56,6 +59,8 @@ class Router:
     #: Which times are believed, and up to which one at first sight; None: nothing is known yet.
     limits: Limits = field(default_factory=Limits)
     latest: int | None = None
+    #: Makes partial results of rows before they travel; None: the rows travel as they are.
+    lift: Lift | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
@@ -94,9 +99,11 @@ class Router:
         old = too_far_behind(times, tally.seen, self.limits.behind)
         return tally.without(rows, times, old, f"{self.time} is too far behind the stream")
 
-    def _cut(self, rows: pa.RecordBatch, times: Times) -> Iterator[tuple[int, bytes]]:
+    def _cut(self, rows: pa.Table | pa.RecordBatch, times: Times) -> Iterator[tuple[int, bytes]]:
         """One message a worker: its rows by pane, with the offset of each pane in the schema's metadata."""
         panes = times // self.pane_us
+        if self.lift is not None and rows.num_rows:
+            rows, panes = self.lift(rows, panes)
         workers = self.plan.assign(panes)
         order = np.lexsort((panes, workers))
         sorted_rows = rows.take(pa.array(order))

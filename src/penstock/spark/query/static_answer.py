@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.core.errors import PenstockError
 from penstock.preference.preference import Preference
 from penstock.spark.query.pane_stage import GroupedPreference
-from penstock.spark.query.preference_query import plain_schema
+from penstock.spark.query.stream_query import plain_schema
 
 
 def answer_of(preference: Preference, frame: DataFrame) -> DataFrame:

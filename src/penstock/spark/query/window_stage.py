@@ -155,7 +155,7 @@ class WindowStep:
             answers = AnswerStage(parts, due, members, self._writer(due, prefix, whole=True))
             reports += run_stage(engine, answers, WindowReport, len(due), slices)
         state = replace(state, window_files=tuple(r.live_file for r in reports if r.live_file))
-        return _added(replace(done, state=state), reports)
+        return added(replace(done, state=state), reports)
 
     def _per_window(self, engine: Engine, state: QueryState, due: tuple[Span, ...]) -> Windowed:
         state = replace(state, window_kind="", window_files=(), windowed_before=None)
@@ -183,7 +183,7 @@ class WindowStep:
             self._writer((), self.prefix, whole=True),
         )
         reports += run_stage(engine, stage, WindowReport, workers)
-        return _added(Windowed(state), reports)
+        return added(Windowed(state), reports)
 
     def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:
         return WindowWriter(self.grouped.preference, due, self.schema, self.time, self.staging, prefix, whole)
@@ -193,7 +193,9 @@ def _merged_files(reports: Sequence[WindowReport], window: int) -> tuple[str, ..
     return tuple(r.merged_file for r in reports if r.merged_file and r.merged_window == window)
 
 
-def _added(done: Windowed, reports: Sequence[WindowReport]) -> Windowed:
+def added(done: Windowed, reports: Sequence[WindowReport]) -> Windowed:
+    """What was done before and what reports say, together."""
+    """What was done before, and what reports add to it."""
     sizes = Counter(done.sizes)
     for report in reports:
         sizes.update(report.sizes)

@@ -1,0 +1,263 @@
+"""What all queries over the windows of a stream have in common: panes, groups, and how they are started."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.core.belief import DAY, Limits
+from penstock.core.controller import Controller
+from penstock.core.durations import microseconds
+from penstock.core.errors import PenstockError, unknown
+from penstock.core.guards import Guards
+from penstock.core.listeners import Listeners
+from penstock.core.names import check_name
+from penstock.core.policy import AnyPolicy
+from penstock.core.row_watch import RowWatch
+from penstock.disorder.state import Disorder
+from penstock.policies.catalog import policy_named
+from penstock.policies.surroundings import PlantKind, Surroundings
+from penstock.preference.group_codes import group_codes
+from penstock.preference.panes import PaneModel
+from penstock.preference.splitting import Splitting, splitting
+from penstock.spark.actuators.executor_status import task_slots
+from penstock.spark.query.figures import QueryFigures
+from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
+from penstock.spark.query.rows import check_time_column
+from penstock.spark.query.run import QueryRun
+from penstock.spark.runtime.checkpoint import Checkpoint
+from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.gathering import Gathering
+from penstock.spark.runtime.microbatch import Launch
+from penstock.spark.runtime.sinks import SinkFunction
+from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
+
+
+class StreamQuery(ABC):
+    """A query over sliding windows; derived classes are frozen dataclasses with these fields."""
+
+    time: str
+    window: str
+    slide: str | None
+    by: Sequence[str] | str
+    disorder: Disorder
+    ahead: str | None
+    behind: str | None
+    splitting: Splitting | str
+    pane_workers: int
+    window_workers: int
+
+    @abstractmethod
+    def check(self, schema: pa.Schema) -> None:
+        """Raise one sentence if rows of this schema cannot be asked this."""
+
+    @abstractmethod
+    def program(
+        self,
+        schema: pa.Schema,
+        outputs: QueryOutputs,
+        trigger: float | None,
+        listeners: Listeners[QueryFigures],
+    ) -> QueryProgram:
+        """What runs the query's batches."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The query in the run's journal, where it has no name."""
+
+    def check_settings(self) -> None:
+        """Raise one sentence where what all queries have is wrong."""
+        if not isinstance(self.disorder, Disorder):
+            raise PenstockError(
+                f"The disorder handling is {self.disorder!r}; write KSlack(), AdaptiveSlack(...) or FixedDelay(...)."
+            )
+        if min(self.pane_workers, self.window_workers) < 1:
+            raise PenstockError(
+                "A stage needs at least one worker; give pane_workers and window_workers of 1 or more."
+            )
+        _ = self.panes, self.strategy, self.limits  # each checks what it is made of
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raise one sentence where the time or a group column cannot be used."""
+        check_time_column(schema, self.time)
+        for name in self.groups:
+            if name not in schema.names:
+                raise unknown("group column", name, schema.names)
+        group_codes(schema.empty_table(), self.groups)  # refuses types that cannot make groups
+
+    @property
+    def panes(self) -> PaneModel:
+        """Panes and windows in microseconds."""
+        return PaneModel.of(self.window, self.slide)
+
+    @property
+    def limits(self) -> Limits:
+        """Which event times are believed."""
+        usual = max(DAY, self.panes.window_us)
+        return Limits(
+            usual if self.ahead is None else microseconds(self.ahead, "ahead"),
+            max(usual, self.disorder.start().slack)
+            if self.behind is None
+            else microseconds(self.behind, "behind"),
+        )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns that make groups."""
+        return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    @property
+    def strategy(self) -> Splitting:
+        """The pane stage's strategy."""
+        return splitting(self.splitting) if isinstance(self.splitting, str) else self.splitting
+
+    def start(
+        self,
+        frame: DataFrame,
+        *,
+        output: str | Path | SinkFunction | None = None,
+        checkpoint: str | Path,
+        trigger: str = "1 second",
+        available_now: bool = False,
+        policy: AnyPolicy | str | None = None,
+        guards: Guards | None = None,
+        period: float = PERIOD,
+        dry_run: bool = False,
+        engine: str = "jobs",
+        journal: JournalLike = None,
+        metrics: str | None = None,
+        page: str | None = None,
+        gather: str | None = None,
+        late: str | Path | None = None,
+        dead_letters: str | Path | None = None,
+        name: str | None = None,
+        foreach_batch: Callable[[int, DataFrame], object] | None = None,
+    ) -> QueryRun:
+        """Start the query on a streaming DataFrame.
+
+        Parameters
+        ----------
+        frame
+            Any streaming DataFrame.
+        output
+            A folder for the results as Parquet files, in which every window appears once, when its batch is committed;
+            or a function that is called with (DataFrame of results, batch id), perhaps again after a crash with the
+            same rows: it must bear that.
+        checkpoint
+            Folder for offsets and state; starting again with it goes on where the last run stopped, however it did.
+        trigger
+            How often a micro-batch starts.
+        available_now
+            Process what is there and stop. Windows that are not complete stay open for a later start.
+        policy, guards
+            A scaling policy for the numbers of workers (an object, or a name such as ``"Fuzzy"``), and what keeps it
+            from doing harm.
+        period
+            Seconds between two decisions.
+        dry_run
+            Decide and record, change nothing.
+        engine
+            ``"jobs"``: every batch runs as Spark jobs. ``"resident"``: workers that live as long as the run, inside Spark
+            tasks that do not end; batches of a tenth of a second (see docs/engines.md).
+        journal
+            The run's journal, a path or an object; ``CHECKPOINT/journal.jsonl`` by default.
+        metrics
+            Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
+        page
+            Address of the run's live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``run.page_address`` is
+            what to open.
+        gather
+            Results of so long a time (``"1 minute"``) become visible together, in one file; by default those of each batch
+            at once. They are committed with their batch in any case (see docs/checkpoints.md).
+        late
+            Folder to keep rows that came too late; they are counted in any case.
+        dead_letters
+            Folder for rows that cannot be used, with the reason; ``OUTPUT/_dead_letters`` by default (without an output
+            folder ``CHECKPOINT/_dead_letters``).
+        name
+            The name that Spark knows the query by.
+        foreach_batch
+            Deprecated: a function ``(batch id, DataFrame)``; give ``output`` a function ``(DataFrame, batch id)``.
+        """
+        if not frame.isStreaming:
+            raise PenstockError(
+                "start() needs a streaming DataFrame (spark.readStream...); use evaluate() for a static one."
+            )
+        schema = plain_schema(frame)
+        self.check(schema)
+        check_period(period)
+        if name is not None:
+            check_name(name, "query")
+        policy = None if policy is None else policy_named(policy, self._surroundings(period))
+        outputs = self._outputs(_sink(output, foreach_batch), late, dead_letters, checkpoint)
+        between = microseconds(trigger, "trigger") / 1e6
+        listeners = Listeners[QueryFigures](lambda text: controller.warn("listener", text))
+        program = self.program(schema, outputs, None if available_now else between, listeners)
+        held = Checkpoint(checkpoint, program.identity, Gathering.of(gather))
+        try:
+            header = {"query": name or self.label, "window": self.window, "slide": self.slide}
+            book, owned = open_journal(journal, held.folder / "journal.jsonl", header)
+            plant = QueryPlant(program, partial(task_slots, frame.sparkSession))
+            listeners.add(plant.put)
+            controller = Controller(plant, policy, guards, book, period=period, dry_run=dry_run)
+            watch = RowWatch(partial(controller.warn, "rows"))
+            listeners.add(lambda f: watch.batch(f.rows, f.late, f.bad))
+            listeners.add(lambda f: watch.closing(f.windows, f.newest, self.panes.window_us / 1e6, f.slack))
+            run = QueryRun(program, held, book, controller, owned)
+            program.grouped.warm()
+            run.serve(metrics, page, guards)
+            run.launch(frame, Launch(trigger, available_now, name, engine, program.workers_wanted))
+        except BaseException:
+            held.close()
+            raise
+        return run
+
+    def _surroundings(self, period: float) -> Surroundings:
+        """What a policy by name has to fit: workers of both stages together, as many as there are cores."""
+        cores = os.cpu_count() or 1
+        stages = (PANES, WINDOWS)
+        return Surroundings(
+            PlantKind.PREFERENCE, (1, max(2, cores)), period=period, stages=stages, cores=cores
+        )
+
+    def _outputs(
+        self,
+        output: str | Path | SinkFunction,
+        late: str | Path | None,
+        dead_letters: str | Path | None,
+        checkpoint: str | Path,
+    ) -> QueryOutputs:
+        function = output if callable(output) else None
+        folder = None if callable(output) else output
+        return QueryOutputs(
+            results=OutputFolder.made(folder or checkpoint, "output"),
+            dead=dead_letter_folder(dead_letters, folder, checkpoint),
+            late=OutputFolder.made(late, "late") if late else None,
+            function=function,
+        )
+
+
+def _sink(
+    output: str | Path | SinkFunction | None, foreach_batch: Callable[[int, DataFrame], object] | None
+) -> str | Path | SinkFunction:
+    if (output is None) == (foreach_batch is None):
+        raise PenstockError("Say where the results go: output=FOLDER, or output=FUNCTION.")
+    if foreach_batch is None:
+        assert output is not None
+        return output
+    deprecated(
+        "foreach_batch=f, called with (batch id, DataFrame),", "output=f, called with (DataFrame, batch id)"
+    )
+    return lambda frame, batch_id: foreach_batch(batch_id, frame)
+
+
+def plain_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a DataFrame as Arrow types."""
+    return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))

@@ -1,0 +1,108 @@
+"""``penstock.WindowQuery``: aggregates over sliding windows of a stream, by group."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.aggregates import Aggregate
+from penstock.core.errors import PenstockError
+from penstock.core.listeners import Listeners
+from penstock.disorder import KSlack
+from penstock.disorder.state import Disorder
+from penstock.preference.splitting import Splitting
+from penstock.spark.query.figures import QueryFigures
+from penstock.spark.query.grouped_aggregates import GroupedAggregates
+from penstock.spark.query.program import QueryOutputs
+from penstock.spark.query.stream_query import StreamQuery
+from penstock.spark.query.window_program import WindowProgram
+
+RESERVED = ("window_start", "window_end")
+
+
+@dataclass(frozen=True)
+class WindowQuery(StreamQuery):
+    """Aggregates of every window of a stream, one row a window and group.
+
+    Rows are aggregated by pane where they are read; each pane is combined about three times, however many windows
+    overlap. Everything else is as in :class:`penstock.PreferenceQuery`: disorder, exactly-once output, workers that
+    come and go, policies, engines.
+
+    Parameters
+    ----------
+    aggregates
+        Name of the result -> ``count()``, ``sum_of("x")``, ``mean_of``, ``min_of``, ``max_of``, ``quantile_of("x", 0.99)``,
+        ``distinct_of("x")`` of :mod:`penstock.aggregates`, or an :class:`~penstock.aggregates.Aggregate` of your own.
+    time
+        The column of the event time: a timestamp, or a number of seconds since 1970.
+    window, slide
+        Length of the windows and distance of their starts; without a slide windows do not overlap.
+    by
+        Columns that make groups.
+    disorder
+        How long to wait for late rows: ``KSlack()``, ``AdaptiveSlack(drop=...)``, ``FixedDelay(...)``, ``InOrder(...)``.
+    ahead, behind
+        Which event times are believed, as in a preference query.
+    splitting
+        Pane stage strategy: ``"AS_PID"`` (default), ``"AS"``, ``"PB_RR"``, ``"TB_RR"``, or one with options.
+    pane_workers, window_workers
+        Workers of the two stages at the start; by default one for each core.
+
+    >>> import penstock
+    >>> from penstock.aggregates import count, quantile_of
+    >>> query = penstock.WindowQuery(
+    ...     {"calls": count(), "slow": quantile_of("seconds", 0.99)},
+    ...     time="at", window="1 minute", slide="1 second", by="service",
+    ... )
+    >>> query.panes.panes_per_window
+    60
+    """
+
+    aggregates: Mapping[str, Aggregate]
+    time: str
+    window: str
+    slide: str | None = None
+    by: Sequence[str] | str = ()
+    disorder: Disorder = field(default_factory=KSlack)
+    ahead: str | None = None
+    behind: str | None = None
+    splitting: Splitting | str = "AS_PID"
+    pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    window_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise PenstockError('A window query needs aggregates by name, such as {"n": count()}.')
+        for name, one in self.aggregates.items():
+            if not isinstance(one, Aggregate):
+                raise PenstockError(
+                    f"The aggregate '{name}' is {one!r}; write count(), sum_of(...) or the like, or derive one from penstock.aggregates.Aggregate."
+                )
+        self.check_settings()
+
+    @property
+    def label(self) -> str:
+        """The query in the run's journal, where it has no name."""
+        return ", ".join(self.aggregates)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise one sentence if rows of this schema cannot be asked this."""
+        self.check_columns(schema)
+        taken = [*RESERVED, *self.groups]
+        for name in self.aggregates:
+            if name in taken or "." in name:
+                raise PenstockError(
+                    f"An aggregate cannot be called '{name}': the result has a column of that name, or it has a dot; rename it."
+                )
+        _ = GroupedAggregates(self.aggregates, self.groups, schema).results
+
+    def program(
+        self,
+        schema: pa.Schema,
+        outputs: QueryOutputs,
+        trigger: float | None,
+        listeners: Listeners[QueryFigures],
+    ) -> WindowProgram:
+        """What runs the query's batches."""
+        return WindowProgram(self, schema, outputs, trigger, listeners)  # type: ignore[arg-type]

@@ -1,0 +1,296 @@
+"""Window queries, batch by batch in this process, against a loop over all rows of each window."""
+
+import json
+import math
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.aggregates import Aggregate, count, distinct_of, max_of, mean_of, min_of, quantile_of, sum_of
+from penstock.core.errors import PenstockError
+from penstock.disorder.stats import BatchStats, partition_stats
+from penstock.spark.query.program import QueryOutputs
+from penstock.spark.query.window_program import WindowProgram
+from penstock.spark.runtime.engine import BatchRows, JobsEngine
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.microbatch import Batch
+from penstock.testing.frames import InProcessFrame, InProcessSession
+
+SCHEMA = pa.schema(
+    [("t", pa.timestamp("us", "UTC")), ("v", pa.int64()), ("x", pa.float64()), ("g", pa.string())]
+)
+
+
+class Product(Aggregate):
+    """One of a user's own: the product of one plus the values modulo 7, and how many there were."""
+
+    partials = {"product": pa.int64(), "seen": pa.int64()}  # noqa: RUF012 - as a user writes it
+
+    def result_type(self, column):
+        return pa.int64()
+
+    def lift(self, values):
+        return {"product": (values % 3 + 1).astype(np.int64), "seen": np.ones(len(values), dtype=np.int64)}
+
+    def combine(self, left, right):
+        return {"product": left["product"] * right["product"] % 1009, "seen": left["seen"] + right["seen"]}
+
+    def lower(self, partials, rows):
+        assert (partials["seen"] == rows)[rows > 0].all()
+        return partials["product"] % 1009
+
+
+AGGREGATES = {
+    "n": count(), "known": count("v"), "total": sum_of("v"), "mean": mean_of("x"), "low": min_of("v"), "high": max_of("x"),
+    "newest": max_of("t"), "median": quantile_of("v", 0.5), "kinds": distinct_of("v"), "own": Product("v"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    time: int
+    v: int | None
+    x: float
+    g: str | None
+
+
+def answer(rows):
+    """The aggregates of some rows, by definition."""
+    known = [r.v for r in rows if r.v is not None]
+    product = 1
+    for v in known:
+        product = product * (v % 3 + 1) % 1009
+    return {
+        "n": len(rows),
+        "known": len(known),
+        "total": sum(known) if known else None,
+        "mean": sum(r.x for r in rows) / len(rows),
+        "low": min(known, default=None),
+        "high": max(r.x for r in rows),
+        "newest": max(r.time for r in rows),
+        "median": sorted(known)[math.ceil(len(known) / 2) - 1] if known else None,
+        "kinds": len(set(known)) if known else None,
+        "own": product if known else None,
+    }
+
+
+def record_batch(rows):
+    return pa.record_batch(
+        [
+            pa.array([r.time for r in rows], pa.int64()).cast(pa.timestamp("us", "UTC")),
+            pa.array([r.v for r in rows], pa.int64()),
+            pa.array([r.x for r in rows], pa.float64()),
+            pa.array([r.g for r in rows], pa.string()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+row = st.builds(
+    Row,
+    time=st.integers(0, 60),
+    v=st.none() | st.integers(-9, 9),
+    x=st.integers(-8, 8).map(lambda n: n / 4),
+    g=st.sampled_from(["a", "b", "c", None]),
+)
+streams = st.lists(st.lists(row, max_size=14), min_size=1, max_size=7)
+disorders = st.sampled_from(
+    [ps.KSlack(), ps.FixedDelay("5 us"), ps.AdaptiveSlack(drop=0.2), ps.InOrder(ps.KSlack())]
+)
+
+
+@st.composite
+def queries(draw):
+    window = draw(st.integers(1, 12))
+    chosen = draw(st.sets(st.sampled_from(sorted(AGGREGATES)), min_size=1))
+    return ps.WindowQuery(
+        {name: AGGREGATES[name] for name in sorted(chosen)},
+        time="t",
+        window=f"{window} us",
+        slide=f"{draw(st.integers(1, window))} us",
+        by=draw(st.sampled_from([(), ("g",), ("g", "v")])),
+        disorder=draw(disorders),
+        splitting=draw(st.sampled_from(["PB_RR", "TB_RR", "AS", "AS_PID"])),
+        pane_workers=2,
+        window_workers=2,
+    )
+
+
+def run(query, stream, scales, folder):
+    """All rows given out, batch by batch; the state goes through JSON between batches, as in a restart."""
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    outputs = QueryOutputs(
+        OutputFolder.made(folder, "output"), OutputFolder.made(folder / "dead", "dead-letter")
+    )
+    program = WindowProgram(query, SCHEMA, outputs, 1.0)
+    query.check(SCHEMA)
+    state, results = program.first_state(), []
+    for number, rows in enumerate(stream):
+        half = len(rows) // 2
+        parts = [[record_batch(rows[:half])], [record_batch(rows[half:])]]
+        session = InProcessSession()
+        batch = Batch(
+            number, BatchRows(frame=InProcessFrame(parts)), JobsEngine(session), session, state,
+            str(folder / "state"), f"{number}", 0.0,
+        )  # fmt: skip
+        program.target = scales[number % len(scales)]
+        outcome = program.run_batch(batch)
+        state = json.loads(json.dumps(outcome.state))
+        kept = set(outcome.files)  # what no version names may be gone
+        for path in (folder / "state").iterdir():
+            if path.name not in kept:
+                path.unlink()
+        results += [r for o in outcome.outputs for r in pq.read_table(folder / o.staged).to_pylist()]
+    return results
+
+
+def expected(query, stream):
+    """Windows that are complete, over the rows that were not late."""
+    model, disorder = query.panes, query.disorder
+    state, on_time = disorder.start(), []
+    for rows in stream:
+        half = len(rows) // 2
+        usable = [r for r in rows if state.punctuation is None or r.time >= state.punctuation]
+        stats = BatchStats()
+        for part in (rows[:half], rows[half:]):
+            times = np.array([r.time for r in part], dtype=np.int64)
+            if len(times):
+                stats = stats.merge(partition_stats(times, seen=state.t_max, punctuation=state.punctuation))
+        on_time += usable
+        state = disorder.step(state, stats)
+    found = []
+    if state.punctuation is None:
+        return found
+    for number in range(-20, 80):
+        (start,), (end,) = (b.tolist() for b in model.window_bounds([number]))
+        if end > state.punctuation:
+            continue
+        groups = {}
+        for r in on_time:
+            if start <= r.time < end:
+                groups.setdefault(tuple(getattr(r, name) for name in query.groups), []).append(r)
+        found += [(start, end, key, answer(rows)) for key, rows in groups.items()]
+    return found
+
+
+def micros(value):
+    return None if value is None else round(value.timestamp() * 1e6)
+
+
+@settings(max_examples=150)
+@given(queries(), streams, st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5))
+def test_every_window_has_the_aggregates_of_its_rows_whatever_the_workers(query, stream, scales):
+    with tempfile.TemporaryDirectory() as folder:
+        rows = run(query, stream, scales, Path(folder))
+    wanted = {(a, key): (b, figures) for a, b, key, figures in expected(query, stream)}
+    assert len(rows) == len(wanted)
+    for given_out in rows:
+        key = (micros(given_out["window_start"]), tuple(given_out[name] for name in query.groups))
+        end, figures = wanted.pop(key)
+        assert micros(given_out["window_end"]) == end
+        for name in query.aggregates:
+            value = micros(given_out[name]) if name == "newest" else given_out[name]
+            assert value == pytest.approx(figures[name]), name
+
+
+def test_a_pane_is_combined_about_three_times_however_many_windows_overlap(tmp_path, monkeypatch):
+    from penstock.spark.query.grouped_aggregates import GroupedAggregates
+
+    combined = []
+    whole = GroupedAggregates.merge
+    monkeypatch.setattr(
+        GroupedAggregates, "merge", lambda self, a, b: (combined.append(1), whole(self, a, b))[1]
+    )
+    query = ps.WindowQuery(
+        {"n": count()}, time="t", window="50 us", slide="1 us", disorder=ps.FixedDelay("1 us"), window_workers=1
+    )  # fmt: skip
+    stream = [[Row(at, 1, 0.0, "a")] for at in range(300)]
+    rows = run(query, stream, [(1, 1)], tmp_path)
+    assert [r["n"] for r in rows][60:] == [50] * len(rows[60:])
+    assert len(rows) > 290
+    assert len(combined) < 3 * 300
+
+
+def test_sketches_are_right_within_their_errors(tmp_path):
+    rng = np.random.default_rng(7)
+    rows = [Row(int(t), int(v), 0.0, "a") for t, v in zip(np.sort(rng.integers(0, 60, 30_000)), rng.integers(0, 20_000, 30_000), strict=True)]  # fmt: skip
+    query = ps.WindowQuery(
+        {"kinds": distinct_of("v"), "q": quantile_of("v", 0.9)}, time="t", window="60 us", slide="20 us",
+        disorder=ps.FixedDelay("1 us"),
+    )  # fmt: skip
+    out = run(
+        query,
+        [rows[i : i + 3000] for i in range(0, 30_000, 3000)] + [[Row(62, 0, 0.0, "a")]],
+        [(2, 1)],
+        tmp_path,
+    )
+    (whole,) = [r for r in out if micros(r["window_start"]) == 0]
+    kinds = len({r.v for r in rows})
+    assert abs(whole["kinds"] - kinds) < 0.06 * kinds
+    rank = np.mean([r.v <= whole["q"] for r in rows])
+    assert abs(rank - 0.9) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: ps.WindowQuery({}, time="t", window="1 s"), "needs aggregates by name"),
+        (lambda: ps.WindowQuery({"n": 3}, time="t", window="1 s"), "The aggregate 'n' is 3"),
+        (lambda: ps.WindowQuery({"n": sum_of("w")}, time="t", window="1 s"), "Unknown column of the aggregate 'n' 'w'"),
+        (lambda: ps.WindowQuery({"n": sum_of("g")}, time="t", window="1 s"), "a column of type string has no sum"),
+        (lambda: ps.WindowQuery({"g": count()}, time="t", window="1 s", by="g"), "cannot be called 'g'"),
+        (lambda: ps.WindowQuery({"n": count()}, time="t", window="1 s", by="h"), "Unknown group column 'h'"),
+        (lambda: ps.WindowQuery({"n": count()}, time="t", window="1 s", pane_workers=0), "at least one worker"),
+        (lambda: ps.WindowQuery({"n": quantile_of("v", 2)}, time="t", window="1 s"), "share from 0 to 1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused_in_one_sentence(make, sentence):
+    with pytest.raises(PenstockError, match=sentence):
+        make().check(SCHEMA)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("engine", ["jobs", "resident"])
+def test_a_window_query_on_spark_goes_on_from_its_checkpoint(spark, tmp_path, engine):
+    rng = np.random.default_rng(3)
+    times = np.sort(rng.integers(0, 4000, 2400))
+    rows = [Row(int(t) * 1000, int(v), float(v), g) for t, v, g in zip(times, rng.integers(0, 50, 2400), rng.choice(["a", "b"], 2400), strict=True)]  # fmt: skip
+    (tmp_path / "in").mkdir()
+    query = ps.WindowQuery(
+        {name: AGGREGATES[name] for name in ("n", "total", "low", "kinds", "own")},
+        time="t", window="1 second", slide="100 milliseconds", by="g", disorder=ps.FixedDelay("1 us"),
+        pane_workers=2, window_workers=2,
+    )  # fmt: skip
+    for start in range(2):
+        for number in range(2):
+            at = (2 * start + number) * 600
+            some = pa.Table.from_batches([record_batch(rows[at : at + 600])])
+            pq.write_table(some, tmp_path / "in" / f"{start}{number}.parquet")
+        frame = spark.readStream.schema("t timestamp, v long, x double, g string").parquet(
+            str(tmp_path / "in")
+        )
+        run = query.start(
+            frame, output=tmp_path / "out", checkpoint=tmp_path / "ck", available_now=True, engine=engine
+        )
+        run.await_termination()
+    found = [r for f in (tmp_path / "out").glob("*.parquet") for r in pq.read_table(f).to_pylist()]
+    wanted = {}
+    last = max(r.time for r in rows)
+    for number in range(-10, 50):
+        start = number * 100_000
+        for g in "ab":
+            inside = [r for r in rows if start <= r.time < start + 1_000_000 and r.g == g]
+            if inside and start + 1_000_000 < last:
+                wanted[start, g] = answer(inside)
+    assert len(found) == len(wanted)
+    for r in found:
+        figures = wanted.pop((micros(r["window_start"]), r["g"]))
+        assert all(r[name] == figures[name] for name in query.aggregates)
