@@ -186,6 +186,44 @@ def test_executors_can_be_asked_for_by_hand_while_the_policy_is_paused(drive, tm
     assert "by hand" in set(read(tmp_path / "journal.jsonl").reconfigurations["source"])
 
 
+AUTOPILOT = (
+    PLAIN
+    + """
+    import json
+    import penstock
+    from penstock.policies import Autopilot
+    from penstock.spark.actuators.processes import command_line, tree
+    policy = Autopilot(target=600.0, limits=(1, 2), learn=4.0)
+    with penstock.spark.running(spark):
+        handle = penstock.attach(
+            query, policy=policy, executors=(1, 2), target=600.0, period=1.0, journal=folder / "journal.jsonl",
+        )
+        print(json.dumps({"up": True}), flush=True)
+        while not (folder / "stop").exists():
+            time.sleep(0.1)
+        import os
+        mine = sum("penstock.policies.own_process" in command_line(p) for p in tree(os.getpid()))
+        query.stop()
+        handle.stop()
+        left = sum("penstock.policies.own_process" in command_line(p) for p in tree(os.getpid()))
+        print(json.dumps({"mine": mine, "left": left, "problem": handle.problem}), flush=True)
+"""
+)
+
+
+def test_autopilot_leads_by_rehearsals_in_a_process_of_its_own(drive, tmp_path):
+    feeder = Feeder(tmp_path)
+    child = drive(AUTOPILOT, tmp_path)
+    feeder.feed(16, lambda: capacity(tmp_path) == (1, 1), "a light load needs one executor", child)
+    (tmp_path / "stop").touch()
+    out, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, err
+    assert json.loads(out.splitlines()[-1]) == {"mine": 1, "left": 0, "problem": ""}
+    reasons = list(read(tmp_path / "journal.jsonl").decisions["reason"])
+    assert any("core-seconds a minute" in r for r in reasons)
+    assert any("the most executors" in r for r in reasons)
+
+
 @pytest.mark.kill
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_behind_when_the_driver_is_ended(drive, cluster, tmp_path, how):

@@ -50,7 +50,7 @@ AIM = 0.6
 DOUBT = 600.0
 #: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt lasts.
 STEP_UP = 1.15
-#: Seconds at the beginning that do not count: every lane starts with the executors that the run happened to have.
+#: Seconds at the beginning (a quarter of a shorter learning) that do not count: every lane starts with the executors that the run happened to have.
 START_UP = 60.0
 
 
@@ -124,7 +124,7 @@ class Autopilot:
             return state, self._safe(observation, "rows were late that the rehearsal had in time")
         if state.begun is None or now - state.begun < self.learn - 1e-9:
             return state, self._safe(observation, f"rehearsing for {now - (state.begun or now):.0f} s so far")
-        since = max(now - self.memory, state.begun + START_UP)
+        since = max(now - self.memory, state.begun + (START_UP if self.learn >= START_UP else self.learn / 4))
         scores = {name: score(lane, since, now) for name, lane in state.lanes}
         state = self._lead(state, scores, now)
         state = self._guard(state, observation)

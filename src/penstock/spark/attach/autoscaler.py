@@ -24,6 +24,7 @@ from penstock.core.policy import AnyPolicy
 from penstock.page.live import serve_page
 from penstock.page.server import PageServer
 from penstock.policies import Static
+from penstock.policies.own_process import OwnProcess
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
 from penstock.spark.attach.attached_plant import AttachedPlant
@@ -64,11 +65,11 @@ class Autoscaler:
         self.journal, self._owns_journal = _journal(journal, session, settings, label)
         self._careful = CarefulJournal(self.journal, notify or _to_terminal)
         self._watcher = Watcher(session, wanted)
-        chosen = self._choose(policy)
+        self._policy = self._choose(policy)
         self._plant = self._make_plant()
         self.controller = Controller(
             self._plant,
-            chosen,
+            self._policy,
             guards or default_guards(settings),
             self._careful,
             period=settings.period,
@@ -308,6 +309,7 @@ class Autoscaler:
                 self._endpoint,
                 self._page,
                 self._careful if self._owns_journal else None,
+                self._policy if isinstance(self._policy, OwnProcess) else None,
             ):
                 if part is not None:
                     with contextlib.suppress(OSError):

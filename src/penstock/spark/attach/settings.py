@@ -8,7 +8,9 @@ from penstock.core.guards import Bound, Guards
 from penstock.core.metrics import Metric
 from penstock.core.policy import AnyPolicy
 from penstock.core.rollback import RollbackRule
+from penstock.policies.autopilot import Autopilot
 from penstock.policies.catalog import policy_named
+from penstock.policies.own_process import OwnProcess
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.spark.runtime.starting import PERIOD
 
@@ -94,4 +96,6 @@ def choose(policy: AnyPolicy | str | None, settings: Settings) -> AnyPolicy:
     surroundings = Surroundings(
         PlantKind.MICRO_BATCHES, settings.executors, settings.target, settings.period, settings.shares
     )
-    return policy_named("Threshold" if policy is None else policy, surroundings)
+    chosen = policy_named("Threshold" if policy is None else policy, surroundings)
+    # Rehearsals of many candidates would share the interpreter with the program that runs the query.
+    return OwnProcess(chosen) if isinstance(chosen, Autopilot) else chosen
