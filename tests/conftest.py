@@ -37,7 +37,7 @@ _ORDER = {"spark": 0, "cluster": 1}
 
 def _group(item: pytest.Item) -> str:
     asked = getattr(item, "fixturenames", ())
-    if "spark" in asked:
+    if "spark" in asked or "broker" in asked:
         return "spark"
     if "cluster" in asked or item.get_closest_marker("spark") or item.get_closest_marker("cluster"):
         return "cluster"
@@ -70,6 +70,23 @@ def cluster():
 
     with LocalCluster(workers=2, cores=2, memory="2g") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def broker():
+    """Apache Kafka on loopback, one for all tests."""
+    pytest.importorskip("confluent_kafka", reason="Kafka's client is not installed: pip install 'penstock[kafka]'")
+    from penstock.core.errors import PenstockError
+    from penstock.testing.kafka import LocalBroker
+
+    running = LocalBroker()
+    try:
+        running.start()
+    except PenstockError as error:
+        running.stop()
+        pytest.skip(f"there is no Kafka broker: {error}")
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ class MicroBatchRun:
         def process(rows: BatchRows, number: int, end: Offset) -> None:
             self._process(rows, number, self._spark_session, end)
 
-        return OwnLoop(source, process, start, batch, how.period, how.available_now)
+        return OwnLoop(source, process, start, batch, how.period, how.available_now, self._warn)
 
     def _warn(self, text: str) -> None:
         log.warning(text)

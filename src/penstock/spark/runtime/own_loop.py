@@ -10,9 +10,13 @@ from collections.abc import Callable
 
 from penstock.spark.runtime.engine import BatchRows
 from penstock.spark.runtime.python_source import Offset, PythonSource
+from penstock.spark.runtime.source_away import SourceAwayError
 
 #: Seconds between two looks at a source that has nothing new, where there is no trigger.
 IDLE = 0.02
+
+#: Seconds between two tries of a batch whose source does not answer.
+AWAY = 1.0
 
 #: Process the rows of a batch up to an offset.
 Process = Callable[[BatchRows, int, Offset], None]
@@ -29,11 +33,13 @@ class OwnLoop:
         batch: int,
         period: float,
         available_now: bool,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._source, self._process = source, process
         self._offset, self._batch = start, batch
         self._period = period if period == period else 0.0
         self._available_now = available_now
+        self._warn = warn
         self._stop = threading.Event()
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-batches", daemon=True)
@@ -77,10 +83,9 @@ class OwnLoop:
                 due = max(due + self._period, time.monotonic() + (IDLE if not self._period else 0.0))
                 self._stop.wait(max(0.0, due - time.monotonic()))
                 continue
-            rows = BatchRows(
-                readings=self._source.readings(self._offset, end), schema=self._source.spark_schema
-            )
-            self._process(rows, self._batch, end)
+            if not self._tried(end):
+                self._stop.wait(AWAY)
+                continue
             self._source.commit(end)
             self._offset, self._batch = end, self._batch + 1
             if self._available_now:
@@ -88,3 +93,13 @@ class OwnLoop:
             # A batch that took too long is followed by the next at once; missed starts are not made up for.
             due = max(due + self._period, time.monotonic())
             self._stop.wait(max(0.0, due - time.monotonic()))
+
+    def _tried(self, end: Offset) -> bool:
+        """Run the batch up to ``end``; False where its source went away, and the batch with it."""
+        try:
+            readings = self._source.readings(self._offset, end)
+            self._process(BatchRows(readings=readings, schema=self._source.spark_schema), self._batch, end)
+        except SourceAwayError as error:
+            self._warn(f"{error} The batch is tried again.")
+            return False
+        return True

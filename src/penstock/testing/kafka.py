@@ -1,0 +1,206 @@
+"""A real Kafka broker on loopback, for tests and benchmarks: Apache Kafka itself, one process, no ZooKeeper.
+
+Its jars come from Maven Central at the first use and stay in the user's cache folder.
+"""
+
+import contextlib
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from penstock.core.errors import PenstockError
+from penstock.spark.java import find_java
+from penstock.spark.maven import fetched
+
+VERSION = "4.3.1"
+
+_CONFIG = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{locked},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+log.dirs={folder}/data
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+log.retention.check.interval.ms=1000
+log.segment.delete.delay.ms=0
+log.initial.task.delay.ms=1000
+"""
+
+
+class LocalBroker:
+    """Apache Kafka on 127.0.0.1, started on entering and ended on leaving.
+
+    ``servers`` is its address; ``locked`` one where only a user with a password is let in (``credentials``). After
+    :meth:`kill` and :meth:`start` it is the same broker with the same messages.
+
+    Example
+    -------
+    ::
+
+        with LocalBroker() as broker:
+            broker.create("trips", partitions=4)
+    """
+
+    def __init__(self, *, wait: float = 120.0, memory: str = "512m") -> None:
+        self._wait, self._memory = wait, memory
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._password = uuid.uuid4().hex
+        self.servers = self.locked = ""
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id."""
+        if self._process is None:
+            raise PenstockError("The broker is not running; use it in a with statement.")
+        return self._process.pid
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """Settings of a client that may use the ``locked`` address."""
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "tester",
+            "sasl.password": self._password,
+        }
+
+    def start(self) -> "LocalBroker":
+        """Start the broker and wait until it answers."""
+        jars = fetched(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="penstock-kafka-"))
+            self._write_config(self._folder)
+        command = [
+            str(find_java().home / "bin" / "java"),
+            f"-Xmx{self._memory}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{jars}/*",
+            "kafka.Kafka",
+            str(self._folder / "server.properties"),
+        ]
+        with (self._folder / "broker.log").open("ab") as out:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        self._await()
+        return self
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End the broker and remove what it kept."""
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            self.kill()
+            self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Make a topic; gives its name."""
+        from confluent_kafka.admin import NewTopic
+
+        admin = self.admin()  # has to live until the answer is there
+        admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(self._wait)
+        return topic
+
+    def admin(self) -> Any:
+        """A client to change topics with."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    def __enter__(self) -> "LocalBroker":
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _write_config(self, folder: Path) -> None:
+        """Settings, and a formatted data folder: Kafka's own tool for that is a second JVM to wait for."""
+        port, locked, controller = _free_ports(3)
+        self.servers, self.locked = f"127.0.0.1:{port}", f"127.0.0.1:{locked}"
+        text = _CONFIG.format(
+            port=port, locked=locked, controller=controller, folder=folder, user="tester", password=self._password
+        )
+        (folder / "server.properties").write_text(text)
+        (folder / "data").mkdir()
+        ids = {"cluster.id": _kafka_id(), "directory.id": _kafka_id(), "node.id": 1, "version": 1}
+        (folder / "data" / "meta.properties").write_text("".join(f"{k}={v}\n" for k, v in ids.items()))
+
+    def _await(self) -> None:
+        assert self._process is not None
+        assert self._folder is not None
+        host, _, port = self.servers.partition(":")
+        give_up = time.monotonic() + self._wait
+        while time.monotonic() < give_up and self._process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+                return
+            time.sleep(0.05)
+        log = (self._folder / "broker.log").read_text(errors="replace").strip().splitlines()
+        raise PenstockError(
+            f"The Kafka broker did not come up within {self._wait:.0f} s ({(log or ['it wrote nothing'])[-1]})."
+        )
+
+
+def _kafka_id() -> str:
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for some in sockets:
+            some.bind(("127.0.0.1", 0))
+        return [some.getsockname()[1] for some in sockets]
+
+
+def _die_with_parent() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
