@@ -75,7 +75,9 @@ def cluster():
 @pytest.fixture(scope="session")
 def broker():
     """Apache Kafka on loopback, one for all tests."""
-    pytest.importorskip("confluent_kafka", reason="Kafka's client is not installed: pip install 'penstock[kafka]'")
+    pytest.importorskip(
+        "confluent_kafka", reason="Kafka's client is not installed: pip install 'penstock[kafka]'"
+    )
     from penstock.core.errors import PenstockError
     from penstock.testing.kafka import LocalBroker
 

@@ -44,7 +44,8 @@ PUBLIC = {
     "penstock.preference": ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"],
     "penstock.page": ["write_report"],
     "penstock.sim": ["SparkLike", "SparkCosts", "VirtualPlant", "compare", "load"],
-    "penstock.spark": ["session", "running", "LocalCluster"],
+    "penstock.spark": ["session", "running", "LocalCluster", "KafkaTopic", "DeltaTable"],
+    "penstock.spark.kafka": ["KafkaTopic"],
     "penstock.spark.attach": ["Settings", "default_guards"],
     "penstock.spark.sources": ["register"],
     "penstock.testing": [

@@ -31,6 +31,9 @@ from penstock.dataflow.schemas import SchemaLike, fits, schema_of
 #: A sink on the driver: called with (rows as a DataFrame, batch id), perhaps again with the same rows after a crash.
 SinkFunction = Callable[[Any, int], object]
 
+#: Where a sink's rows go: a function, or a topic or table that only the Spark layer knows.
+SinkTarget = SinkFunction | object
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -88,10 +91,11 @@ class Stream:
         """Another output port of the same operator."""
         return self.graph.node(self.node).stream(port)
 
-    def sink(self, name: str, to: SinkFunction | None = None) -> "Stream":
+    def sink(self, name: str, to: SinkTarget | None = None) -> "Stream":
         """Make this stream an output of the flow; gives the stream back.
 
-        A function is called with (DataFrame, batch id) on the driver after each commit; without one the rows are files.
+        A function is called with (DataFrame, batch id) on the driver after each commit; a topic or a table
+        (``penstock.spark.KafkaTopic``, ``penstock.spark.DeltaTable``) gets each row once; otherwise the rows are files.
         """
         self.graph.sink(name, self, to)
         return self
@@ -139,7 +143,7 @@ class Sink:
 
     name: str
     stream: Stream
-    to: SinkFunction | None = field(default=None, repr=False, compare=False)
+    to: SinkTarget | None = field(default=None, repr=False, compare=False)
 
 
 class Graph:
@@ -213,7 +217,7 @@ class Graph:
             self.connect(stream, node, port)
         return node.stream() if node.spec.outputs else Stream(self, node.name, "")
 
-    def sink(self, name: str, stream: Stream, to: SinkFunction | None = None) -> None:
+    def sink(self, name: str, stream: Stream, to: SinkTarget | None = None) -> None:
         """Name an output of the flow; its rows go to a folder of that name, or to ``to(frame, batch_id)`` on the driver."""
         if name in self.sinks:
             raise PenstockError(f"Two sinks are called '{name}'; give each its own name.")

@@ -57,7 +57,9 @@ def _retrieve(
     name: str, packages: Sequence[str], overrides: Mapping[str, str], work: Path, jars: Path
 ) -> None:
     lines = ['    <dependency org="{}" name="{}" rev="{}"/>'.format(*p.split(":")) for p in packages]
-    lines += ['    <override org="{}" module="{}" rev="{}"/>'.format(*k.split(":"), v) for k, v in overrides.items()]
+    lines += [
+        '    <override org="{}" module="{}" rev="{}"/>'.format(*k.split(":"), v) for k, v in overrides.items()
+    ]
     module = work / "ivy.xml"
     module.write_text(_MODULE.format(name=name, lines="\n".join(lines)))
     settings = os.environ.get("PENSTOCK_IVY_SETTINGS")
@@ -69,7 +71,17 @@ def _retrieve(
         "org.apache.ivy.Main",
         "-novalidate",
         *(["-settings", settings] if settings else []),
-        *["-cache", str(cache_folder() / "ivy"), "-ivy", str(module), "-confs", "default", "-types", "jar", "bundle"],
+        *[
+            "-cache",
+            str(cache_folder() / "ivy"),
+            "-ivy",
+            str(module),
+            "-confs",
+            "default",
+            "-types",
+            "jar",
+            "bundle",
+        ],
         *["-retrieve", f"{jars}/[artifact]-[revision].[ext]"],
     ]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -85,14 +97,22 @@ def _ivy() -> Path:
     assert found.origin is not None
     jars = sorted((Path(found.origin).parent / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise PenstockError("This Spark brings no Ivy to fetch packages with; give jars with config={'spark.jars': ...}.")
+        raise PenstockError(
+            "This Spark brings no Ivy to fetch packages with; give jars with config={'spark.jars': ...}."
+        )
     return jars[-1]
 
 
 def _reason(output: str) -> str:
     """The line of Ivy's report that says what went wrong."""
     lines = [line.strip() for line in output.splitlines()]
-    for words in ("module not found", "unresolved dependency", "Server access error", "UnknownHost", "FAILED"):
+    for words in (
+        "module not found",
+        "unresolved dependency",
+        "Server access error",
+        "UnknownHost",
+        "FAILED",
+    ):
         for line in lines:
             if words in line:
                 return line.strip(": ")

@@ -17,6 +17,7 @@ from penstock.core.errors import PenstockError
 from penstock.spark import sources
 from penstock.spark.cluster import credentials
 from penstock.spark.java import find_java
+from penstock.spark.kafka.connector import has_kafka, kafka_connector
 
 _LOOPBACK = re.compile(
     r"^(local(\[.*\])?|spark://(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d+|local-cluster\[.*\])$"
@@ -35,6 +36,7 @@ def session(
     *,
     app: str = "penstock",
     ui: bool = False,
+    kafka: bool | str = False,
     config: Mapping[str, str] | None = None,
     existing: SparkSession | None = None,
 ) -> SparkSession:
@@ -48,6 +50,9 @@ def session(
         The application's name.
     ui
         Whether Spark's own web interface is started.
+    kafka
+        Whether ``format("kafka")`` is there: Spark's Kafka connector is fetched from Maven Central at the first time and
+        kept. A version such as ``"4.2.0"`` asks for that release. ``format("penstock-kafka")`` needs no connector.
     config
         Further Spark options; they win over Penstock's.
     existing
@@ -59,6 +64,11 @@ def session(
             raise PenstockError(
                 "This Spark session has been stopped; start a new one with penstock.spark.session()."
             )
+        if kafka and not has_kafka(active):
+            raise PenstockError(
+                "The running Spark session was started without Spark's Kafka connector, which cannot be added later; stop it "
+                "first, or read with format('penstock-kafka')."
+            )
         active.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
         sources.register(active)
         return active
@@ -66,7 +76,11 @@ def session(
     # Workers must run the driver's interpreter, or a virtual environment lacks pyarrow on the other side.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(app).master(master)
-    for key, value in {**_defaults(master, ui), **(config or {})}.items():
+    options = {**_defaults(master, ui), **(config or {})}
+    if kafka:
+        jars = [*filter(None, [options.get("spark.jars")]), *map(str, kafka_connector(kafka))]
+        options["spark.jars"] = ",".join(jars)
+    for key, value in options.items():
         builder = builder.config(key, value)
     if _LOOPBACK.match(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

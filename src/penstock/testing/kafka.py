@@ -141,7 +141,9 @@ class LocalBroker:
         from confluent_kafka.admin import NewTopic
 
         admin = self.admin()  # has to live until the answer is there
-        admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(self._wait)
+        admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(
+            self._wait
+        )
         return topic
 
     def admin(self) -> Any:
@@ -167,7 +169,12 @@ class LocalBroker:
         port, locked, controller = _free_ports(3)
         self.servers, self.locked = f"127.0.0.1:{port}", f"127.0.0.1:{locked}"
         text = _CONFIG.format(
-            port=port, locked=locked, controller=controller, folder=folder, user="tester", password=self._password
+            port=port,
+            locked=locked,
+            controller=controller,
+            folder=folder,
+            user="tester",
+            password=self._password,
         )
         (folder / "server.properties").write_text(text)
         (folder / "data").mkdir()

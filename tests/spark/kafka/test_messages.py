@@ -57,10 +57,25 @@ def oracle(body):
 numbers = st.none() | st.integers(-(2**63), 2**63 - 1)
 good = st.fixed_dictionaries(
     {},
-    optional={"a": numbers, "b": st.none() | st.text(max_size=5), "c": st.lists(st.integers(0, 9), max_size=2)},
+    optional={
+        "a": numbers,
+        "b": st.none() | st.text(max_size=5),
+        "c": st.lists(st.integers(0, 9), max_size=2),
+    },
 )
 bad = st.sampled_from(
-    [b"", b"5", b"[1]", b"null", b"{", b'{"a":"x"}', b'{"a":1}{"a":2}', b'{"a":1}}\n{"m":{"a":2}', b"\xff", b'{"b":1}']
+    [
+        b"",
+        b"5",
+        b"[1]",
+        b"null",
+        b"{",
+        b'{"a":"x"}',
+        b'{"a":1}{"a":2}',
+        b'{"a":1}}\n{"m":{"a":2}',
+        b"\xff",
+        b'{"b":1}',
+    ]
 )
 bodies = st.lists(good.map(lambda d: json.dumps(d, indent=1).encode()) | bad, max_size=20)
 
@@ -79,8 +94,14 @@ def test_messages_are_read_as_one_by_one_whatever_is_between_them(values):
 
 def test_columns_tell_where_a_message_came_from():
     schema = pa.schema(
-        [("_key", pa.string()), ("_topic", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())]
-        + [("_timestamp", pa.timestamp("us", tz="UTC")), ("a", pa.float64())]
+        {
+            "_key": pa.string(),
+            "_topic": pa.string(),
+            "_partition": pa.int32(),
+            "_offset": pa.int64(),
+            "_timestamp": pa.timestamp("us", tz="UTC"),
+            "a": pa.float64(),
+        }
     )
     (row,) = parsed([Sent(b'{"a": 2}', 7)], schema).to_pylist()
     assert (row["_key"], row["_topic"], row["_partition"], row["_offset"], row["a"]) == ("k", "t", 3, 7, 2.0)

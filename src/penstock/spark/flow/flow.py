@@ -34,9 +34,11 @@ from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
+from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.microbatch import Launch
+from penstock.spark.runtime.outbox import Destination
+from penstock.spark.runtime.output_places import OutputPlaces, Place
 from penstock.spark.runtime.paths import make_folder
 from penstock.spark.runtime.starting import (
     PERIOD,
@@ -73,7 +75,7 @@ class Flow(Graph):
         self,
         spark: SparkSession | None = None,
         *,
-        output: str | Path | None = None,
+        output: str | Path | Destination | None = None,
         checkpoint: str | Path,
         trigger: str = "1 second",
         available_now: bool = False,
@@ -86,7 +88,7 @@ class Flow(Graph):
         metrics: str | None = None,
         page: str | None = None,
         gather: str | None = None,
-        dead_letters: str | Path | None = None,
+        dead_letters: str | Path | Destination | None = None,
         name: str | None = None,
         replicas: Mapping[str, int] | None = None,
         groups: int = DEFAULT_GROUPS,
@@ -100,7 +102,8 @@ class Flow(Graph):
         Parameters
         ----------
         output
-            Folder with a subfolder for each sink that is not a function.
+            Folder with a subfolder for each sink that has no function, topic or table of its own; a topic or a table
+            (``penstock.spark.KafkaTopic``, ``penstock.spark.DeltaTable``) where that is one sink.
         checkpoint
             Folder of offsets and state; a later start goes on from there.
         trigger, available_now
@@ -127,7 +130,7 @@ class Flow(Graph):
             Rows of so long a time (``"1 minute"``) become visible together, in one file a sink; by default those of each
             batch at once. They are committed with their batch in any case (see docs/checkpoints.md).
         dead_letters
-            Folder for tuples that could not be processed, with a folder inside for each operator;
+            Folder for tuples that could not be processed, with a folder inside for each operator, or a topic or table;
             ``OUTPUT/_dead_letters`` by default (without an output folder ``CHECKPOINT/_dead_letters``).
         name
             The name that Spark knows the query by; the flow's own by default.
@@ -224,24 +227,34 @@ class Flow(Graph):
         return together
 
     def _outputs(
-        self, held: Checkpoint, output: str | Path | None, dead_letters: str | Path | None
+        self, held: Checkpoint, output: str | Path | Destination | None, dead_letters: Place | None
     ) -> FlowOutputs:
         handed = OutputFolder.made(held.folder / "penstock" / HANDED, "checkpoint")
-        functions = frozenset(sink.name for sink in self.sinks.values() if sink.to is not None)
+        functions = frozenset(sink.name for sink in self.sinks.values() if callable(sink.to))
+        files = [s.name for s in self.sinks.values() if s.to is None]
+        if isinstance(output, Destination) and len(files) > 1:
+            raise PenstockError(
+                f"The sinks {', '.join(files)} cannot share one {type(output).__name__}; give each its own: stream.sink(NAME, ...)."
+            )
+        places = OutputPlaces(held.folder, output)
         sinks = {}
         for sink in self.sinks.values():
-            if sink.name not in functions and output is None:
+            role = f"sink {sink.name}"
+            if sink.name in functions:
+                sinks[sink.name] = handed
+            elif isinstance(sink.to, Destination):
+                sinks[sink.name] = places.made(sink.to, role)
+            elif output is None:
                 raise PenstockError(
-                    f"The sink '{sink.name}' writes files; name a folder with output=, or give it a function."
+                    f"The sink '{sink.name}' writes files; name a folder with output=, or give it a topic, a table or a function."
                 )
-            sinks[sink.name] = (
-                handed
-                if sink.name in functions
-                else OutputFolder.made(Path(str(output)) / sink.name, f"sink {sink.name}")
-            )
-        dead = dead_letter_folder(dead_letters, output, held.folder)
+            else:
+                inside = output if isinstance(output, Destination) else Path(output) / sink.name
+                sinks[sink.name] = places.made(inside, role)
+        dead = places.dead_letters(dead_letters)
         for operator in self.nodes:
             make_folder(Path(dead.path) / operator, "dead-letter")
+        held.outboxes = tuple(places.outboxes)
         return FlowOutputs(sinks, dead, functions)
 
 

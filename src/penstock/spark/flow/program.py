@@ -182,7 +182,7 @@ class FlowProgram:
             files.setdefault((batch, sink), []).append(os.path.join(self._stepper.folder, file))
         for (batch, name), some in sorted(files.items()):
             to = self.definition.graph.sinks[name].to
-            if to is not None:
+            if callable(to):
                 to(read_back(spark, some, self.definition.sink_schemas[name]), batch)
 
     def drained(self, engine: Engine, state: FlowState, prefix: str) -> tuple[FlowState, list[Publication]]:

@@ -19,7 +19,9 @@ def confluent() -> ModuleType:
     try:
         import confluent_kafka
     except ImportError:
-        raise PenstockError("Kafka needs the package confluent-kafka: pip install 'penstock[kafka]'.") from None
+        raise PenstockError(
+            "Kafka needs the package confluent-kafka: pip install 'penstock[kafka]'."
+        ) from None
     library: ModuleType = confluent_kafka
     return library
 

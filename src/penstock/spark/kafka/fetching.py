@@ -54,7 +54,10 @@ class PartitionConsumer:
                 silent = time.monotonic()
             elif time.monotonic() - silent > self._options.patience:
                 self._position = -1
-                raise away(self._options.servers, str(self._words) or f"no message for {self._options.patience:.0f} s")
+                raise away(
+                    self._options.servers,
+                    str(self._words) or f"no message for {self._options.patience:.0f} s",
+                )
             if messages:
                 yield messages
         self.used = time.monotonic()

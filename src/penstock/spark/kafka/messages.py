@@ -14,9 +14,7 @@ import pyarrow.json as pj
 from penstock.core.errors import PenstockError
 
 #: The columns of Spark's own source, in Spark's spelling.
-PLAIN_COLUMNS = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
+PLAIN_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 CORRUPT = "_corrupt_record"
 _ORIGINS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
@@ -62,7 +60,10 @@ def parsed(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         if field.name == CORRUPT:
-            texts = [v.decode("utf-8", "replace") if bad and v is not None else None for v, bad in zip(values, corrupt, strict=True)]
+            texts = [
+                v.decode("utf-8", "replace") if bad and v is not None else None
+                for v, bad in zip(values, corrupt, strict=True)
+            ]
             columns.append(pa.array(texts, field.type))
         elif field.name in _ORIGINS:
             columns.append(_origin(messages, field))

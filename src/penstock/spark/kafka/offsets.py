@@ -4,6 +4,7 @@ An offset is the number of the next message by topic and partition, ``{"trips": 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from penstock.core.errors import PenstockError
@@ -48,9 +49,7 @@ class Brokers:
 
         spec = OffsetSpec.earliest() if which == EARLIEST else OffsetSpec.latest()
         level = (
-            IsolationLevel.READ_COMMITTED
-            if self._options.committed_only
-            else IsolationLevel.READ_UNCOMMITTED
+            IsolationLevel.READ_COMMITTED if self._options.committed_only else IsolationLevel.READ_UNCOMMITTED
         )
         wanted = {TopicPartition(t, p): spec for t, count in self._partitions().items() for p in range(count)}
         found: Offsets = {topic: {} for topic in self._options.topics}
@@ -65,7 +64,7 @@ class Brokers:
         """How many partitions each topic has now."""
         counts = {}
         for topic in self._options.topics:
-            told = self._asked(lambda name=topic: self._admin.list_topics(name, timeout=self._patience)).topics[topic]
+            told = self._asked(partial(self._admin.list_topics, topic, timeout=self._patience)).topics[topic]
             if told.error is not None or not told.partitions:
                 raise self._no_topic(topic, told.error)
             counts[topic] = len(told.partitions)
@@ -94,7 +93,9 @@ class Brokers:
         ):
             if is_retriable(error):
                 return away(self._options.servers, error.str())
-            return PenstockError(f"Kafka at '{self._options.servers}' refused topic '{topic}': {error.str()}.")
+            return PenstockError(
+                f"Kafka at '{self._options.servers}' refused topic '{topic}': {error.str()}."
+            )
         return TopicGoneError(
             f"Kafka at '{self._options.servers}' has no topic '{topic}'; create it, or correct option 'subscribe'."
         )
@@ -149,4 +150,3 @@ def _items(offsets: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     for topic, parts in offsets.items():
         for part, number in parts.items():
             yield topic, part, number
-

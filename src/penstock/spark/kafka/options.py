@@ -89,7 +89,9 @@ class KafkaOptions:
         return str(self.consumer["isolation.level"]) == "read_committed"
 
     def __repr__(self) -> str:
-        return f"KafkaOptions(servers={self.servers!r}, topics={self.topics!r}, settings={shown(self.settings)})"
+        return (
+            f"KafkaOptions(servers={self.servers!r}, topics={self.topics!r}, settings={shown(self.settings)})"
+        )
 
 
 def _start(text: str) -> str | Mapping[str, Mapping[str, int]]:
@@ -106,7 +108,9 @@ def _start(text: str) -> str | Mapping[str, Mapping[str, int]]:
 
 def _count(text: str) -> int:
     if not text.strip().isdigit():
-        raise PenstockError(f"Option 'maxOffsetsPerTrigger' must be a whole number, 0 for no limit, not '{text}'.")
+        raise PenstockError(
+            f"Option 'maxOffsetsPerTrigger' must be a whole number, 0 for no limit, not '{text}'."
+        )
     return int(text)
 
 

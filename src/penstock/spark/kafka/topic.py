@@ -1,1 +1,179 @@
-class KafkaTopic: ...
+"""A topic as the place for results: each batch once, for readers of committed messages.
+
+The messages of a batch and its number are one transaction. Numbers are messages of a small compacted topic beside the
+results, ``TOPIC.penstock``, with the run's name as their key. After a crash, the first thing a run does is to take
+over the transactions of its predecessor (which ends them) and to look its number up.
+
+Offsets of a consumer group would do for the numbers too, but Kafka forgets them after a week, and librdkafka 2.16 waits for
+ever where the broker is restarted while it adds them to a transaction.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.errors import PenstockError
+from penstock.spark.kafka.batch_numbers import BatchNumbers
+from penstock.spark.kafka.client import LastWords, away, confluent, is_retriable, kafka_error, shown
+from penstock.spark.kafka.json_rows import json_rows
+from penstock.spark.runtime.outbox import Delivery, Destination, Waiting
+
+#: Seconds that one step of a transaction may take.
+STEP = 30.0
+
+
+@dataclass(frozen=True)
+class KafkaTopic(Destination):
+    """A topic for results, late rows or dead letters.
+
+    Parameters
+    ----------
+    servers
+        Brokers, as ``HOST:PORT,HOST:PORT``.
+    topic
+        The topic's name. It must exist, unless the brokers make topics by themselves; ``TOPIC.penstock`` is made here.
+    key
+        The column that makes a message's key; without one messages are spread over the partitions.
+    value
+        The column (text or bytes) that is the message; by default a message is a JSON object of all columns.
+    settings
+        Further settings of the client, as librdkafka spells them: ``{"security.protocol": "SASL_SSL", ...}``.
+    patience
+        Seconds to wait for brokers that do not answer before the run ends. Nothing is lost by that: a later start
+        delivers what waits.
+
+    >>> KafkaTopic("127.0.0.1:9092", "answers", key="region")
+    KafkaTopic('127.0.0.1:9092', 'answers')
+    """
+
+    servers: str
+    topic: str
+    key: str | None = None
+    value: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    patience: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not self.servers or not self.topic:
+            raise PenstockError("Say where the messages go: KafkaTopic('HOST:PORT', 'TOPIC').")
+
+    def opened(self, name: str) -> Delivery:
+        """A transactional producer."""
+        confluent()
+        return TopicDelivery(self, name)
+
+    def __repr__(self) -> str:
+        settings = f", settings={shown(self.settings)}" if self.settings else ""
+        return f"KafkaTopic({self.servers!r}, {self.topic!r}{settings})"
+
+
+class TopicDelivery:
+    """Transactions of one run with one topic."""
+
+    def __init__(self, topic: KafkaTopic, name: str) -> None:
+        self._topic, self._name = topic, f"penstock-{name}"
+        self._words = LastWords()
+        self._client = self._words.added_to({**topic.settings, "bootstrap.servers": topic.servers})
+        self._numbers = BatchNumbers(f"{topic.topic}.penstock", self._client)
+        self._producer: Any = None
+        self._last = -1
+
+    def deliver(self, rows: Waiting, number: int) -> None:
+        """Send the rows once, however often it has to be tried."""
+        library = confluent()
+        give_up = time.monotonic() + self._topic.patience
+        while True:
+            try:
+                self._open()
+                if self._last < number:
+                    self._transaction(rows, number)
+                    self._last = number
+                return
+            except library.KafkaException as exception:
+                # Whether the transaction counts is not known: a new producer settles it, and the number tells.
+                self.close()
+                self._judge(kafka_error(exception), time.monotonic() > give_up)
+                time.sleep(0.2)
+
+    def close(self) -> None:
+        """Leave the brokers; an open transaction is aborted by the next who takes the name."""
+        self._producer = None
+
+    def _open(self) -> None:
+        """Take the name over, and look up the last number that was committed under it."""
+        if self._producer is not None:
+            return
+        producer = confluent().Producer(
+            {**self._client, "transactional.id": self._name, "linger.ms": 5, "message.timeout.ms": 30_000}
+        )
+        self._find(producer)
+        producer.init_transactions(STEP)
+        self._last = max(self._last, self._numbers.last(self._name))
+        self._producer = producer
+
+    def _find(self, producer: Any) -> None:
+        """Look for the topic, twice: brokers that make topics by themselves do so when they are asked."""
+        library = confluent()
+        for _ in range(2):
+            error = producer.list_topics(self._topic.topic, timeout=STEP).topics[self._topic.topic].error
+            if error is None:
+                return
+            time.sleep(1)
+        raise library.KafkaException(error)
+
+    def _transaction(self, rows: Waiting, number: int) -> None:
+        producer = self._producer
+        producer.begin_transaction()
+        for key, value in self._messages(rows):
+            self._produce(self._topic.topic, key, value)
+        self._produce(self._numbers.topic, self._name.encode(), str(number).encode())
+        producer.commit_transaction(STEP)
+
+    def _produce(self, topic: str, key: bytes | None, value: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _messages(self, rows: Waiting) -> Iterator[tuple[bytes | None, bytes]]:
+        for table in rows.tables():
+            keys = self._column(table, self._topic.key) if self._topic.key else [None] * table.num_rows
+            values = self._column(table, self._topic.value) if self._topic.value else json_rows(table)
+            for key, value in zip(keys, values, strict=True):
+                yield key, value or b""
+
+    def _column(self, table: pa.Table, name: str) -> list[bytes | None]:
+        if name not in table.column_names:
+            raise PenstockError(
+                f"The rows for topic '{self._topic.topic}' have no column '{name}'; they have {', '.join(table.column_names)}."
+            )
+        column = table.column(name)
+        if pa.types.is_binary(column.type):
+            return list(column.to_pylist())
+        return [None if v is None else str(v).encode() for v in column.to_pylist()]
+
+    def _judge(self, error: Any, late: bool) -> None:
+        """Raise where trying again does not help, or has been tried for long enough."""
+        codes = confluent().KafkaError
+        topic, servers = self._topic.topic, self._topic.servers
+        if error.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH):
+            raise PenstockError(
+                f"Another run with the same checkpoint writes to topic '{topic}'; stop that one."
+            ) from None
+        if error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC):
+            raise PenstockError(
+                f"Kafka at '{servers}' has no topic '{topic}'; create it and start again."
+            ) from None
+        passing = is_retriable(error) or error.txn_requires_abort()
+        if passing and not late:
+            return
+        if passing:
+            raise away(servers, str(self._words) or error.str()) from None
+        raise PenstockError(
+            f"Kafka at '{servers}' refused messages for topic '{topic}': {error.str()}."
+        ) from None

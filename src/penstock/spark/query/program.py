@@ -28,6 +28,7 @@ from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
 from penstock.spark.runtime.milestones import reached
+from penstock.spark.runtime.outbox import Outbox
 from penstock.spark.runtime.sinks import SinkFunction, read_back
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class QueryOutputs:
     dead: OutputFolder
     late: OutputFolder | None = None
     function: SinkFunction | None = None
+    #: Those of the folders whose rows go on to a topic or a table.
+    outboxes: tuple[Outbox, ...] = ()
 
     @property
     def by_role(self) -> dict[str, OutputFolder]:

@@ -32,9 +32,9 @@ from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
 from penstock.spark.query.rows import check_time_column
 from penstock.spark.query.run import QueryRun
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.folders import OutputFolder, dead_letter_folder
 from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.microbatch import Launch
+from penstock.spark.runtime.output_places import OutputPlaces, Place
 from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
 
@@ -122,7 +122,7 @@ class StreamQuery(ABC):
         self,
         frame: DataFrame,
         *,
-        output: str | Path | SinkFunction | None = None,
+        output: Place | SinkFunction | None = None,
         checkpoint: str | Path,
         trigger: str = "1 second",
         available_now: bool = False,
@@ -135,8 +135,8 @@ class StreamQuery(ABC):
         metrics: str | None = None,
         page: str | None = None,
         gather: str | None = None,
-        late: str | Path | None = None,
-        dead_letters: str | Path | None = None,
+        late: Place | None = None,
+        dead_letters: Place | None = None,
         name: str | None = None,
         foreach_batch: Callable[[int, DataFrame], object] | None = None,
     ) -> QueryRun:
@@ -148,6 +148,7 @@ class StreamQuery(ABC):
             Any streaming DataFrame.
         output
             A folder for the results as Parquet files, in which every window appears once, when its batch is committed;
+            a topic or a table (``penstock.spark.KafkaTopic``, ``penstock.spark.DeltaTable``), where it appears once too;
             or a function that is called with (DataFrame of results, batch id), perhaps again after a crash with the
             same rows: it must bear that.
         checkpoint
@@ -177,10 +178,10 @@ class StreamQuery(ABC):
             Results of so long a time (``"1 minute"``) become visible together, in one file; by default those of each batch
             at once. They are committed with their batch in any case (see docs/checkpoints.md).
         late
-            Folder to keep rows that came too late; they are counted in any case.
+            Folder, topic or table to keep rows that came too late; they are counted in any case.
         dead_letters
-            Folder for rows that cannot be used, with the reason; ``OUTPUT/_dead_letters`` by default (without an output
-            folder ``CHECKPOINT/_dead_letters``).
+            Folder, topic or table for rows that cannot be used, with the reason; ``OUTPUT/_dead_letters`` by default
+            (without an output folder ``CHECKPOINT/_dead_letters``).
         name
             The name that Spark knows the query by.
         foreach_batch
@@ -201,6 +202,7 @@ class StreamQuery(ABC):
         listeners = Listeners[QueryFigures](lambda text: controller.warn("listener", text))
         program = self.program(schema, outputs, None if available_now else between, listeners)
         held = Checkpoint(checkpoint, program.identity, Gathering.of(gather))
+        held.outboxes = outputs.outboxes
         try:
             header = {"query": name or self.label, "window": self.window, "slide": self.slide}
             book, owned = open_journal(journal, held.folder / "journal.jsonl", header)
@@ -229,26 +231,27 @@ class StreamQuery(ABC):
 
     def _outputs(
         self,
-        output: str | Path | SinkFunction,
-        late: str | Path | None,
-        dead_letters: str | Path | None,
+        output: Place | SinkFunction,
+        late: Place | None,
+        dead_letters: Place | None,
         checkpoint: str | Path,
     ) -> QueryOutputs:
         function = output if callable(output) else None
-        folder = None if callable(output) else output
+        places = OutputPlaces(checkpoint, None if callable(output) else output)
         return QueryOutputs(
-            results=OutputFolder.made(folder or checkpoint, "output"),
-            dead=dead_letter_folder(dead_letters, folder, checkpoint),
-            late=OutputFolder.made(late, "late") if late else None,
+            results=places.results("output"),
+            dead=places.dead_letters(dead_letters),
+            late=places.made(late, "late") if late else None,
             function=function,
+            outboxes=tuple(places.outboxes),
         )
 
 
 def _sink(
-    output: str | Path | SinkFunction | None, foreach_batch: Callable[[int, DataFrame], object] | None
-) -> str | Path | SinkFunction:
+    output: Place | SinkFunction | None, foreach_batch: Callable[[int, DataFrame], object] | None
+) -> Place | SinkFunction:
     if (output is None) == (foreach_batch is None):
-        raise PenstockError("Say where the results go: output=FOLDER, or output=FUNCTION.")
+        raise PenstockError("Say where the results go: output=FOLDER, TOPIC, TABLE or FUNCTION.")
     if foreach_batch is None:
         assert output is not None
         return output

@@ -20,7 +20,7 @@ logs go back with it, so that the batch runs again.
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -39,6 +39,7 @@ from penstock.spark.runtime.gathering import Gathered, Gathering
 from penstock.spark.runtime.identity import claim, own_id
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.milestones import reached
+from penstock.spark.runtime.outbox import Outbox
 from penstock.spark.runtime.paths import STAGING, local_path, make_folder
 
 KEPT_VERSIONS = 2
@@ -68,6 +69,9 @@ class Checkpoint:
         self._folders: Mapping[str, OutputFolder] = {}
         self._synced: frozenset[str] = frozenset()
         self._gathering, self._gathered = gathering or Gathering(), Gathered(())
+        #: What goes on from here to topics and tables once it is committed.
+        self.outboxes: Sequence[Outbox] = ()
+        self._round = (-1, 0)  # the last batch that was committed, and how often before
         #: What was mended at the start, in one sentence; empty where nothing was.
         self.mended = ""
         make_folder(self.state_folder, "checkpoint")
@@ -110,7 +114,10 @@ class Checkpoint:
         done = self._gathering.settle(
             self._gathered, manifest.outputs, manifest.batch, time.time(), self._folders, flush
         )
-        manifest = replace(manifest, outputs=done.outputs, waiting=done.waiting, since=done.since)
+        again = self._round[1] + 1 if self._round[0] == manifest.batch else 0
+        manifest = replace(
+            manifest, outputs=done.outputs, waiting=done.waiting, since=done.since, round=again
+        )
         reached("outputs-gathered", manifest.batch)
         self._sync(manifest)
         manifest = replace(manifest, folders={role: f.path for role, f in self._folders.items()})
@@ -124,6 +131,7 @@ class Checkpoint:
             missing_ok=True
         )  # a version may be committed again, with more in it
         self._gathered = Gathered((), manifest.waiting, manifest.since)
+        self._round = (manifest.batch, manifest.round)
         self.publish(manifest)
         reached("after-publish", manifest.batch)
         self._prune(manifest)
@@ -171,6 +179,8 @@ class Checkpoint:
                         f"neither at '{final}' nor at '{staged}'; give start() the folder where it is."
                     ) from None
         self._published(manifest.batch).touch()
+        for outbox in self.outboxes:
+            outbox.send(manifest, self.id)
 
     def recover(self, folders: Mapping[str, OutputFolder] | None = None) -> Manifest | None:
         """At a start: finish what the last commit left to move, remove what was never committed.
@@ -186,6 +196,7 @@ class Checkpoint:
             self.publish(latest)
             self._synced = frozenset(latest.files)
             self._gathered = Gathered((), latest.waiting, latest.since)
+            self._round = (latest.batch, latest.round)
         for leftover in self._commits.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._sweep()
@@ -193,6 +204,8 @@ class Checkpoint:
 
     def close(self) -> None:
         """Let another run have the folder."""
+        for outbox in self.outboxes:
+            outbox.close()
         self._lock.close()
         _holders.pop(self.folder, None)
 

@@ -106,13 +106,6 @@ class OutputFolder:
                 yield path, int(next(filter(None, found.groups())))
 
 
-def dead_letter_folder(
-    given: str | Path | None, output: str | Path | None, checkpoint: str | Path
-) -> OutputFolder:
-    """Where rows go that cannot be used: as given, or in the output folder, or, without one, in the checkpoint."""
-    return OutputFolder.made(given or Path(output or checkpoint) / DEAD_LETTERS, "dead-letter")
-
-
 def is_of_batch(name: str, until: int | None) -> bool:
     """Whether a file that a batch wrote is of one up to ``until``; any file, where that is None.
 

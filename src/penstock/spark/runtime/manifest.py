@@ -42,6 +42,8 @@ class Manifest:
     #: Output files that are to become visible with a later batch, and since when the first of them waits.
     waiting: Sequence[Publication] = ()
     since: float | None = None
+    #: How often the batch was committed before, with less in it; what is sent on goes by batch and round.
+    round: int = 0
     schema: int = field(default=SCHEMA)
     #: The version of Penstock that wrote it; empty: 0.1.
     version: str = field(default=__version__)

@@ -11,7 +11,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from penstock.spark.kafka import fetching
@@ -101,7 +106,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if last > begin[topic][number]
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one part, in order."""
         assert isinstance(partition, PartOfTopic)
         make = parsed if self._parse else unparsed
@@ -139,7 +144,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self, start: Offsets, end: Offsets) -> Offsets:
         """Where each partition really begins: what is new begins with its oldest message, what was deleted is not there."""
-        places = [(t, p, start.get(t, {}).get(p), last) for t, parts in end.items() for p, last in parts.items()]
+        places = [
+            (t, p, start.get(t, {}).get(p), last) for t, parts in end.items() for p, last in parts.items()
+        ]
         odd = any(first is None or first > last for _, _, first, last in places)
         # A consumer tells of messages that are gone anyway; only who goes on without them has to know before.
         earliest = self._ask().earliest() if odd or not self._options.fail_on_data_loss else {}

@@ -1,0 +1,91 @@
+"""Results that go elsewhere than into a folder: a topic, a table.
+
+The rows of a batch wait as files in the checkpoint, in an *outbox*. They become visible there with the batch's commit,
+and only then are they sent, with a number that the receiver keeps in the same transaction as the rows. After a crash
+the receiver is asked for the last number it has: what it has already is not sent again, so every batch is there once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.manifest import Manifest
+from penstock.spark.runtime.milestones import reached
+
+#: A batch is committed again at most twice: with what its flow had put off, and with what had been gathered.
+ROUNDS = 16
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Files of one batch in an outbox."""
+
+    base: Path
+    files: Sequence[Path]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Their rows; a folder inside is named after the operator that put them aside, which becomes a column."""
+        for file in self.files:
+            table = pq.read_table(file, partitioning=None)
+            if file.parent != self.base and "operator" not in table.column_names:
+                table = table.append_column("operator", pa.array([file.parent.name] * table.num_rows))
+            yield table
+
+
+class Delivery(Protocol):
+    """A way to a receiver, for one run."""
+
+    def deliver(self, rows: Waiting, number: int) -> None:
+        """Send rows under a number, unless the receiver has that number already."""
+
+    def close(self) -> None:
+        """The run has ended."""
+
+
+class Destination(ABC):
+    """Where rows go: given as ``output=``, ``late=`` or ``dead_letters=``, or to a flow's sink."""
+
+    @abstractmethod
+    def opened(self, name: str) -> Delivery:
+        """A way there; ``name`` is the same for all runs with one checkpoint, and no other run has it."""
+
+
+class Outbox:
+    """The files that wait for one destination."""
+
+    def __init__(self, folder: OutputFolder, destination: Destination) -> None:
+        self.folder, self._destination = folder, destination
+        self._delivery: Delivery | None = None
+
+    @classmethod
+    def made(cls, destination: Destination, role: str, checkpoint: str | Path) -> "Outbox":
+        """An outbox in a checkpoint folder."""
+        place = Path(checkpoint) / "penstock" / "outbox" / role.replace(" ", "-")
+        return cls(OutputFolder.made(place, role), destination)
+
+    def send(self, manifest: Manifest, owner: str) -> None:
+        """Deliver what a committed version put here; safe to repeat."""
+        base = Path(self.folder.path)
+        files = [base / o.final for o in manifest.outputs if o.folder == self.folder.role]
+        waiting = [file for file in files if file.exists()]
+        if not waiting:
+            return  # what is no longer here was delivered
+        if self._delivery is None:
+            self._delivery = self._destination.opened(f"{owner}-{self.folder.role.replace(' ', '-')}")
+        reached("before-delivery", manifest.batch)
+        self._delivery.deliver(Waiting(base, waiting), ROUNDS * manifest.batch + manifest.round)
+        reached("after-delivery", manifest.batch)
+        for file in waiting:
+            file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """The run has ended."""
+        if self._delivery is not None:
+            self._delivery.close()
+            self._delivery = None

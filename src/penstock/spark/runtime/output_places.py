@@ -1,0 +1,39 @@
+"""The meaning of ``output=``, ``late=`` and ``dead_letters=``: folders, or outboxes of topics and tables."""
+
+from pathlib import Path
+
+from penstock.spark.runtime.folders import DEAD_LETTERS, OutputFolder
+from penstock.spark.runtime.outbox import Destination, Outbox
+
+Place = str | Path | Destination
+
+
+class OutputPlaces:
+    """Makes the folders of one run; rows for topics and tables wait in the checkpoint."""
+
+    def __init__(self, checkpoint: str | Path, output: Place | None) -> None:
+        self._checkpoint, self._output = checkpoint, output
+        self.outboxes: list[Outbox] = []
+
+    def made(self, where: Place, role: str) -> OutputFolder:
+        """The folder that tasks write to."""
+        if not isinstance(where, Destination):
+            return OutputFolder.made(where, role)
+        outbox = Outbox.made(where, role, self._checkpoint)
+        self.outboxes.append(outbox)
+        return outbox.folder
+
+    def results(self, role: str) -> OutputFolder:
+        """Where results go; into the checkpoint, for a moment, where a function takes them."""
+        return self.made(self._output or self._checkpoint, role)
+
+    def dead_letters(self, given: Place | None) -> OutputFolder:
+        """Where rows go that cannot be used: as given, or in the output folder, or, without one, in the checkpoint."""
+        if given:
+            return self.made(given, "dead-letter")
+        base = (
+            self._checkpoint
+            if self._output is None or isinstance(self._output, Destination)
+            else self._output
+        )
+        return OutputFolder.made(Path(base) / DEAD_LETTERS, "dead-letter")

@@ -1,0 +1,142 @@
+"""Queries and flows from topic to topic on Spark, with a real broker."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import penstock as ps
+from kafka_topics import new_topic, received, send
+from penstock.core.errors import PenstockError
+from penstock.dataflow import running_count
+from penstock.preference import skyline
+from penstock.spark import DeltaTable, KafkaTopic
+from penstock.spark.runtime import milestones
+
+SCHEMA = "id long, at timestamp, price double, rating long, _corrupt_record string"
+
+
+def offers(first, count, seconds):
+    """Offers over some seconds of event time, from the ``first`` second on."""
+    rng = np.random.default_rng(first)
+    times = np.sort(rng.uniform(first, first + seconds, count))
+    moments = (np.datetime64("2026-01-01T00:00:00") + (times * 1e6).astype("timedelta64[us]")).astype(str)
+    prices, ratings = rng.integers(1, 50, count), rng.integers(1, 50, count)
+    return [
+        {
+            "id": first * 10_000 + i,
+            "at": f"{moments[i]}Z",
+            "price": float(prices[i]),
+            "rating": int(ratings[i]),
+        }
+        for i in range(count)
+    ]
+
+
+def best_by_second(rows):
+    """Brute force: the skyline of every second."""
+    answers = {}
+    for second in {row["at"][:19] for row in rows}:
+        some = [row for row in rows if row["at"][:19] == second]
+        points = np.array([[row["price"], -row["rating"]] for row in some])
+        answers[second] = sorted(some[i]["id"] for i in skyline(points))
+    return answers
+
+
+def stream_of(spark, broker, topic, **options):
+    reader = spark.readStream.format("penstock-kafka").schema(options.pop("schema", SCHEMA))
+    given = {"kafka.bootstrap.servers": broker.servers, "subscribe": topic, "startingOffsets": "earliest"}
+    return reader.options(**{**given, **options}).load()
+
+
+def test_a_query_goes_from_topic_to_topic_and_on_after_a_restart(spark, broker, tmp_path):
+    source, answers, late, dead = (new_topic(broker, n) for n in (2, 2, 1, 1))
+    query = ps.PreferenceQuery(
+        ps.skyline_of(ps.minimize("price"), ps.maximize("rating")),
+        time="at",
+        window="1 second",
+        disorder=ps.FixedDelay("500 milliseconds"),
+    )
+    rows = offers(0, 300, 3), offers(3, 300, 3), offers(8, 1, 1)
+    old = {**offers(0, 1, 1)[0], "id": 77}
+
+    def run(engine):
+        run = query.start(
+            stream_of(spark, broker, source, maxOffsetsPerTrigger="200"),
+            output=KafkaTopic(broker.servers, answers, key="id"),
+            late=KafkaTopic(broker.servers, late),
+            dead_letters=KafkaTopic(broker.servers, dead),
+            checkpoint=tmp_path / "checkpoint",
+            available_now=True,
+            engine=engine,
+        )
+        assert run.await_termination(600)
+
+    send(broker, source, rows[0], 2)
+    run("resident")
+    send(broker, source, [*rows[1], *rows[2]], 2)
+    run("resident")
+    send(broker, source, [b"oops", old, *offers(9, 1, 1)], 2)
+    run("jobs")
+    given = {}
+    for answer in received(broker, answers):
+        given.setdefault(answer["window_start"][:19], []).append(answer["id"])
+    assert {second: sorted(ids) for second, ids in given.items()} == best_by_second(
+        [*rows[0], *rows[1], *rows[2]]
+    )
+    assert [row["id"] for row in received(broker, late)] == [77]
+    (bad,) = received(broker, dead)
+    assert bad["_corrupt_record"] == "oops"
+    assert "at" in bad["reason"]
+
+
+@ps.operator(keys="word", state={"n": "int64"}, output={"word": str, "n": "int64"})
+def count(rows, state, output):
+    output.emit({"word": rows.column("word"), "n": running_count(rows.slots, state["n"])})
+
+
+def test_a_flow_that_dies_around_its_deliveries_delivers_once(spark, broker, tmp_path):
+    deltalake = pytest.importorskip(
+        "deltalake", reason="Delta is not installed: pip install 'penstock[delta]'"
+    )
+    source, counts = new_topic(broker, 2), new_topic(broker)
+    words = [{"word": f"w{i % 7}"} for i in range(120)]
+    send(broker, source, words, 2)
+
+    def run():
+        flow = ps.Flow("words")
+        stream = stream_of(spark, broker, source, schema="word string", maxOffsetsPerTrigger="30")
+        counted = flow.source("words", stream).through(count)
+        counted.sink("topic", KafkaTopic(broker.servers, counts))
+        counted.sink("table", DeltaTable(str(tmp_path / "table")))
+        return flow.start(spark, checkpoint=tmp_path / "checkpoint", available_now=True, engine="resident")
+
+    for dying in (("after-commit", 0), ("before-delivery", 1), ("after-delivery", 2)):
+
+        def die(point, batch, dying=dying):
+            if (point, batch) == dying:
+                raise PenstockError("The test ends the run here.")
+
+        milestones.hooks.append(die)
+        try:
+            ended = run()
+            with pytest.raises(PenstockError, match="The test ends the run here"):
+                ended.await_termination(600)
+        finally:
+            milestones.hooks.remove(die)
+    assert run().await_termination(600)
+    right = Counter(
+        (f"w{i}", n) for i in range(7) for n in range(1, sum(w["word"] == f"w{i}" for w in words) + 1)
+    )
+    assert Counter((row["word"], row["n"]) for row in received(broker, counts)) == right
+    table = deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    assert Counter((row["word"], row["n"]) for row in table) == right
+
+
+def test_two_sinks_cannot_share_a_topic(spark, broker, tmp_path):
+    flow = ps.Flow("words")
+    words = flow.source("words", stream_of(spark, broker, new_topic(broker), schema="word string"))
+    words.through(count).sink("a")
+    words.through(count, name="again").sink("b")
+    with pytest.raises(PenstockError, match="cannot share one KafkaTopic"):
+        flow.start(spark, output=KafkaTopic(broker.servers, "t"), checkpoint=tmp_path / "c")
