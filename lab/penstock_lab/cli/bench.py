@@ -1,5 +1,6 @@
 """``penstock bench``: performance, side by side with named alternatives in the same run."""
 
+import inspect
 import json
 import time
 from importlib import import_module
@@ -8,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from penstock.core.errors import unknown
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.output_folder import output_folder
 
 #: Benchmark -> what it measures; the module ``penstock_lab.benches.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
@@ -17,6 +18,7 @@ BENCHES: dict[str, str] = {
     "rescale": "live rescaling of a flow against stopping and restarting a query",
     "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
     "autopilot": "Autopilot on recorded and drawn loads, beside the cheapest policy in hindsight",
+    "chaos": "runs that are killed in every way, against an oracle",
     "control": "what one decision costs: policies, searches, guards, journal",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",
@@ -42,6 +44,10 @@ def bench(
     name: str = typer.Argument(..., help="Which benchmark: " + ", ".join(BENCHES)),
     quick: bool = typer.Option(False, help="A small version, for a look in under a minute."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+    part: str | None = typer.Option(None, help="One part alone, where a benchmark has parts (chaos)."),
+    minutes: float | None = typer.Option(
+        None, help="How long, where a benchmark can be long or short (soak, chaos)."
+    ),
     output: Path = typer.Option(
         Path("penstock-runs/bench"), "--output", "-o", help="Folder for the page and its plots."
     ),
@@ -51,7 +57,12 @@ def bench(
         raise unknown("benchmark", name, BENCHES)
     output_folder(output)
     start = time.perf_counter()
-    report = import_module(f"penstock_lab.benches.{name}").run(quick=quick, folder=output)
+    run = import_module(f"penstock_lab.benches.{name}").run
+    given = {word: value for word, value in (("part", part), ("minutes", minutes)) if value is not None}
+    strange = [word for word in given if word not in inspect.signature(run).parameters]
+    if strange:
+        raise PenstockError(f"The benchmark '{name}' knows no --{strange[0]}; leave it out.")
+    report = run(quick=quick, folder=output, **given)
     report.seconds = time.perf_counter() - start
     (output / f"{PAGES.get(name, name)}.md").write_text(report.as_markdown())
     if as_json:

@@ -19,7 +19,9 @@ from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
+from penstock.spark.runtime.engine import ResidentEngine
 from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.gathering import Gathering
 from penstock.testing.frames import InProcessFrame, InProcessSession
 
 
@@ -56,6 +58,15 @@ class InProcessRun(FlowRun):
 
     _next = 0
 
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch after the last one that is committed."""
+        return 0 if self._latest is None else self._latest.batch + 1
+
+    def use(self, engine: ResidentEngine) -> None:
+        """Carry out the stages of the next batches by resident workers."""
+        self._resident, self._most_workers = engine, 64
+
     def finish(self) -> None:
         """End the run: what is deferred is done and committed."""
         self._end()
@@ -75,6 +86,7 @@ def start_in_process(
     journal: Journal | None = None,
     policy: AnyPolicy | None = None,
     slots: float = inf,
+    gather: str | None = None,
 ) -> InProcessRun:
     """Start a flow without Spark, with checkpoint and outputs under ``folder``.
 
@@ -82,7 +94,7 @@ def start_in_process(
     """
     definition = Definition(graph)
     base = Path(folder)
-    held = Checkpoint(base / "checkpoint", definition.identity(groups))
+    held = Checkpoint(base / "checkpoint", definition.identity(groups), Gathering.of(gather))
     sinks = {name: OutputFolder.made(base / "out" / name, f"sink {name}") for name in graph.sinks}
     for name in graph.nodes:
         (base / "dead" / name).mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,17 @@
 """Connections between the driver and the resident workers, and among these: authenticated, framed, quick.
 
-Both ends prove that they know the run's secret before a byte of what they say is looked at: each sends a random
-challenge and answers the other's with its HMAC. The secret reaches workers inside their Spark task, so it travels as
+Both ends prove that they know the run's secret before a byte of what they say is looked at. The listener sends a random
+challenge; the caller answers with its HMAC and a challenge of its own; the listener answers that one only then, so a
+stranger learns nothing. Both challenges are part of both answers: neither can be used again. The secret reaches workers inside their Spark task, so it travels as
 safely as Spark's own tasks do. After that, three kinds of frames go over the kept connection:
 
     control   a pickled message between driver and worker
     rows      Arrow batches for one task of one stage of one job
     end       nothing more comes from this sender for this stage of this job
 
-Rows are Arrow streams, never pickles, and only a peer that knows the secret can send either.
+Rows are Arrow streams, never pickles, and only a peer that knows the secret can send either. Between workers nothing is
+ever unpickled. What follows the proof is neither encrypted nor signed: like Spark without ``spark.network.crypto``, it is
+as safe as the network between the hosts.
 """
 
 import contextlib
@@ -17,7 +20,8 @@ import os
 import pickle
 import socket
 import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +34,11 @@ CONTROL, ROWS, END = 1, 2, 3
 
 #: Kind, job, stage, task or sender, length of what follows.
 _HEADER = struct.Struct("<BQIIQ")
-_CHALLENGE = 32
-#: Seconds within which a new peer must have proved itself.
+_CHALLENGE = _PROOF = 32
+#: Seconds within which a new peer must have proved itself, all in all.
 HANDSHAKE = 10.0
+#: A frame cannot be longer: its header would be damaged.
+MOST_BYTES = 1 << 34
 
 
 class PeerLostError(ConnectionError):
@@ -69,12 +75,12 @@ class Channel:
     def connect(cls, address: tuple[str, int], secret: bytes, timeout: float = HANDSHAKE) -> "Channel":
         """Reach a listener that knows the secret."""
         connection = socket.create_connection(address, timeout)
-        return _proven(connection, secret, ours=b"caller", theirs=b"listener")
+        return _proven(connection, secret, _as_caller)
 
     @classmethod
     def accept(cls, connection: socket.socket, secret: bytes) -> "Channel":
         """Take a connection that a listening socket accepted, if its other end knows the secret."""
-        return _proven(connection, secret, ours=b"listener", theirs=b"caller")
+        return _proven(connection, secret, _as_listener)
 
     @property
     def local_host(self) -> str:
@@ -103,9 +109,15 @@ class Channel:
         """Say that nothing more comes for a stage."""
         self._frame(END, job, stage, sender, b"")
 
-    def receive(self) -> Frame:
-        """The next frame; raises :class:`PeerLostError` when the other end is gone."""
+    def receive(self, orders: bool = True) -> Frame:
+        """The next frame; raises :class:`PeerLostError` when the other end is gone, or what it says makes no sense.
+
+        Without ``orders`` control messages are such nonsense, and are not looked at.
+        """
         kind, job, stage, number, length = _HEADER.unpack(self._exactly(_HEADER.size))
+        if kind not in (CONTROL, ROWS, END) or length > MOST_BYTES or (kind == CONTROL and not orders):
+            self.close()
+            raise PeerLostError(f"the other end sent a frame of kind {kind} and {length} bytes")
         data = self._exactly(length)
         if kind == CONTROL:
             return Frame(kind, job, stage, number, pickle.loads(data))
@@ -156,17 +168,9 @@ def listener(host: str) -> socket.socket:
     return made
 
 
-def _proven(connection: socket.socket, secret: bytes, ours: bytes, theirs: bytes) -> Channel:
-    """Challenge and answer, both ways; the words for the two sides differ so that no answer can be sent back."""
+def _proven(connection: socket.socket, secret: bytes, prove: Callable[["_Limited", bytes], None]) -> Channel:
     try:
-        connection.settimeout(HANDSHAKE)
-        challenge = os.urandom(_CHALLENGE)
-        connection.sendall(challenge)
-        asked = _read(connection, _CHALLENGE)
-        connection.sendall(hmac.digest(secret, ours + asked, "sha256"))
-        answer = _read(connection, 32)
-        if not hmac.compare_digest(answer, hmac.digest(secret, theirs + challenge, "sha256")):
-            raise StrangerError("A peer without the run's secret was turned away.")
+        prove(_Limited(connection, HANDSHAKE), secret)
         connection.settimeout(None)
     except OSError as error:
         connection.close()
@@ -177,11 +181,53 @@ def _proven(connection: socket.socket, secret: bytes, ours: bytes, theirs: bytes
     return Channel(connection)
 
 
-def _read(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = connection.recv(count - len(data))
-        if not piece:
-            raise OSError("hung up")
-        data += piece
-    return data
+def _as_listener(peer: "_Limited", secret: bytes) -> None:
+    """The caller proves itself first."""
+    own = os.urandom(_CHALLENGE)
+    peer.send(own)
+    other = peer.read(_CHALLENGE)
+    _check(peer.read(_PROOF), _proof(secret, b"caller", own, other))
+    peer.send(_proof(secret, b"listener", own, other))
+
+
+def _as_caller(peer: "_Limited", secret: bytes) -> None:
+    own, other = os.urandom(_CHALLENGE), peer.read(_CHALLENGE)
+    peer.send(own + _proof(secret, b"caller", other, own))
+    _check(peer.read(_PROOF), _proof(secret, b"listener", other, own))
+
+
+def _proof(secret: bytes, side: bytes, of_listener: bytes, of_caller: bytes) -> bytes:
+    """The words for the two sides differ, so that no answer can be sent back."""
+    return hmac.digest(secret, side + of_listener + of_caller, "sha256")
+
+
+def _check(answer: bytes, expected: bytes) -> None:
+    if not hmac.compare_digest(answer, expected):
+        raise StrangerError("A peer without the run's secret was turned away.")
+
+
+class _Limited:
+    """A connection that must have said all it has to say within some seconds, however slowly it goes on."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._until = connection, time.monotonic() + seconds
+
+    def send(self, data: bytes) -> None:
+        self._wait()
+        self._connection.sendall(data)
+
+    def read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            self._wait()
+            piece = self._connection.recv(count - len(data))
+            if not piece:
+                raise OSError("hung up")
+            data += piece
+        return data
+
+    def _wait(self) -> None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("too slow")
+        self._connection.settimeout(left)

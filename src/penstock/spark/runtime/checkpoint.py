@@ -197,6 +197,7 @@ class Checkpoint:
             self._synced = frozenset(latest.files)
             self._gathered = Gathered((), latest.waiting, latest.since)
             self._round = (latest.batch, latest.round)
+            reached("during-recovery", latest.batch)
         for leftover in self._commits.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._sweep()
@@ -298,6 +299,7 @@ class Checkpoint:
             for o in old.waiting:
                 if (o.folder, o.staged) not in kept.waiting:
                     Path(self._path(o.staged, o, old)).unlink(missing_ok=True)
+            reached("during-clean-up", newest.batch)
             self._manifest(batch).unlink(missing_ok=True)
             self._published(batch).unlink(missing_ok=True)
         if newest.batch % SWEEP_EVERY == 0:

@@ -9,7 +9,6 @@ import contextlib
 import os
 import pickle
 import queue
-import socket
 import threading
 import time
 import uuid
@@ -28,8 +27,8 @@ from penstock.spark.runtime.channel import (
     Frame,
     PeerLostError,
     StrangerError,
-    listener,
 )
+from penstock.spark.runtime.door import Door
 from penstock.spark.runtime.orders import (
     DRIVER,
     Abort,
@@ -138,14 +137,13 @@ class Resident:
         self._number, self._driver, self._secret = number, driver, secret
         self._inbox, self._peers = Inbox(), Peers(secret)
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._door = listener(driver.local_host)
+        self._door = Door(driver.local_host, secret, self._take_in)
         self._kept: dict[int, Any] = {}
 
     def run(self) -> None:
         """Serve until the driver says so or is gone."""
         threading.Thread(target=self._listen, name="penstock-driver", daemon=True).start()
-        threading.Thread(target=self._accept, name="penstock-door", daemon=True).start()
-        host, port = self._door.getsockname()[:2]
+        host, port = self._door.open().address
         try:
             self._driver.send(Hello(self._number, os.getpid(), host, port))
             while not isinstance(order := self._orders.get(), Leave):
@@ -195,32 +193,17 @@ class Resident:
             self._inbox.forget(2**63)
             self._orders.put(Leave())
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._door.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._take_in, args=(connection,), name="penstock-peer", daemon=True
-            ).start()
-
-    def _take_in(self, connection: socket.socket) -> None:
-        with contextlib.suppress(PeerLostError, StrangerError):
-            channel = Channel.accept(connection, self._secret)
+    def _take_in(self, channel: Channel) -> None:
+        with contextlib.suppress(PeerLostError):
             try:
                 while True:
-                    frame = channel.receive()
-                    if frame.kind in (ROWS, END):  # peers give no orders
-                        self._inbox.put(frame)
+                    self._inbox.put(channel.receive(orders=False))  # peers give no orders
             finally:
                 channel.close()
 
     def _close(self) -> None:
         self._peers.close()
         self._driver.close()
-        with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
 

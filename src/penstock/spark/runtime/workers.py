@@ -15,7 +15,6 @@ import contextlib
 import io
 import pickle
 import secrets
-import socket
 import sys
 import threading
 import time
@@ -30,13 +29,8 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.executor_status import registered, task_slots
-from penstock.spark.runtime.channel import (
-    Channel,
-    Frame,
-    PeerLostError,
-    StrangerError,
-    listener,
-)
+from penstock.spark.runtime.channel import Channel, Frame, PeerLostError
+from penstock.spark.runtime.door import Door
 from penstock.spark.runtime.orders import Abort, Drop, Hello, Keep, Leave, Members
 from penstock.spark.runtime.resident import serve
 
@@ -76,8 +70,8 @@ class Workers:
         self._launch = launch
         self._notify = notify or (lambda text: None)
         self._secret = secrets.token_bytes(32)
-        self._door = listener(bind or host)
-        self._address = (host, self._door.getsockname()[1])
+        self._door = Door(bind or host, self._secret, self._serve, self._notify)
+        self._address = (host, self._door.address[1])
         self.changed = threading.Condition()
         self._planned: set[int] = set()
         self._submitted: set[int] = set()
@@ -86,7 +80,7 @@ class Workers:
         self._sink: Callable[[int, Frame], None] = lambda worker, frame: None
         self._lost: Callable[[int], None] = lambda worker: None
         self._keeping = _Keeping()
-        threading.Thread(target=self._accept, name="penstock-workers", daemon=True).start()
+        self._door.open()
 
     @property
     def planned(self) -> int:
@@ -184,8 +178,6 @@ class Workers:
         with self.changed:
             while self._connected and time.monotonic() < until:
                 self.changed.wait(0.5)
-        with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
     def _submit(self, number: int) -> None:
@@ -213,23 +205,9 @@ class Workers:
             pause = RETRY if time.monotonic() - started > 60.0 else min(2 * pause, LONGEST_RETRY)
             time.sleep(pause)
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                connection, _ = self._door.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._serve, args=(connection,), name="penstock-from-worker", daemon=True
-            ).start()
-
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, channel: Channel) -> None:
         try:
-            channel = Channel.accept(connection, self._secret)
             hello = channel.receive().body
-        except StrangerError as error:
-            self._notify(str(error))
-            return
         except PeerLostError:
             return
         number = hello.worker
