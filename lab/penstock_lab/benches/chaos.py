@@ -16,8 +16,9 @@ from typing import Any
 
 from penstock.core.errors import unknown
 from penstock.spark.query.pane_stage import GroupedPreference
+from penstock.spark.query.window_stage import STRATEGIES
 from penstock_lab.benches import chaos_in_process, chaos_spark
-from penstock_lab.benches.chaos_cases import STRATEGIES, Case, cases
+from penstock_lab.benches.chaos_cases import Case, cases
 from penstock_lab.benches.chaos_in_process import Outcome
 from penstock_lab.results import ResultsPage, Table, announce
 

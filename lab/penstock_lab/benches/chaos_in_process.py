@@ -225,7 +225,7 @@ def fill_disk(writes: int) -> None:
         write_text(path, text)
 
     durable.ChecksummedFile.write = checked_write  # type: ignore[method-assign]
-    durable.pq.write_table = checked_table
+    pq.write_table = checked_table
     checkpoint.write_text = checked_text  # type: ignore[attr-defined]
 
 

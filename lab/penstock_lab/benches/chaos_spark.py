@@ -71,10 +71,11 @@ def _live(
 ) -> tuple[list[str], int]:
     """One driver: what it told, and how it ended."""
     spec = folder / f"life-{life:03d}.json"
+    seed = case.seed * 1000 + life
     plan = {
         "case": case.to_json(),
         "base": str(folder),
-        "seed": case.seed * 1000 + life,
+        "seed": seed,
         "events": events,
         "finish": finish,
         "cluster": cluster,
@@ -88,7 +89,7 @@ def _live(
             stderr=log,
             stdin=subprocess.DEVNULL,
         )
-    told, wanted = [], random.Random(plan["seed"]).uniform(0.5, 3.0)
+    told, wanted = [], random.Random(seed).uniform(0.5, 3.0)
     kill_at = time.monotonic() + LIFE
     assert driver.stdout is not None
     with selectors.DefaultSelector() as watching:

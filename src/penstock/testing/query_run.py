@@ -60,5 +60,5 @@ def start_query_in_process(
     program = QueryProgram(query, schema, outputs)
     held = Checkpoint(base / "checkpoint", program.identity, Gathering.of(gather))
     journal = Journal()
-    controller = Controller(QueryPlant(program), None, journal=journal, period=0.0)
+    controller: Controller[Any] = Controller(QueryPlant(program), None, journal=journal, period=0.0)
     return InProcessQueryRun(program, held, journal, controller)

@@ -57,8 +57,8 @@ class Door:
             try:
                 connection, _ = self._socket.accept()
             except OSError as error:
-                if self._closed or error.errno in (errno.EBADF, errno.EINVAL):
-                    return
+                if error.errno in (errno.EBADF, errno.EINVAL):
+                    return  # closed
                 time.sleep(PAUSE)  # out of files, or the other end gave up: the next one may fare better
                 continue
             with self._lock:
