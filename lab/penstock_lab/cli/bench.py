@@ -24,6 +24,7 @@ BENCHES: dict[str, str] = {
     "interference": "an autoscaled query beside another load on the same machine",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
+    "nexmark": "queries of Nexmark: flows beside Spark's own operators, and every policy under four loads",
     "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",
     "traffic": "arrival generators and trace statistics",
     "sim": "simulator speed and control cost",
