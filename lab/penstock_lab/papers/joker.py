@@ -37,6 +37,9 @@ REASONS = {
     "Fig. 10": "What crossing between pipelines costs is not published; it is inferred from one gain.",
     "Fig. 11": "CPU that waiting threads burn is inferred from the paper's trials.",
     "Fig. 15": "Without the split our replicas go on scaling a little longer than the eight at which the paper's machine congests.",
+    "Fig. 16": "The time that a key group takes to move (2 ms) is a guess: half of the 271 move to a second replica, which takes 0.3 s of the second in which it is seen, and a third to a third one.",
+    "Fig. 18": "Costs of the application's operators are not published.",
+    "Fig. 19": "Costs of the application's operators are not published.",
     "Fig. 20": "Costs of the application's operators are not published.",
     "Fig. 32": "Costs of the graph's operators are not published.",
 }
