@@ -20,6 +20,7 @@ from penstock.policies import (
     Static,
     Threshold,
 )
+from penstock.policies.lag import HeldToLag
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.testing import check_policy
 
@@ -38,6 +39,7 @@ POLICIES = [
     Hpa(down_window=3.0),
     Hpa(knob=Knob.EXECUTORS, lag=100.0),
     Hpa(utilisation=None, lag=50.0),
+    HeldToLag(Threshold(knob=Knob.EXECUTORS), lag=10.0),
     Dhalion(patience=2, settle=2.0),
     Dhalion(knob=Knob.EXECUTORS),
     DynamicAllocation(),

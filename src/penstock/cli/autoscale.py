@@ -31,6 +31,7 @@ def autoscale(
     target: float | None = typer.Option(
         None, help="Seconds within which 95 % of the rows should have their result."
     ),
+    target_lag: float | None = typer.Option(None, help="Rows that may wait at the source (Kafka)."),
     period: float = typer.Option(5.0, help="Seconds between two decisions."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Decide and record, change nothing."),
     journal: Path | None = typer.Option(
@@ -47,7 +48,7 @@ def autoscale(
     from penstock.spark.attach.script import run_script
     from penstock.spark.attach.settings import Settings, choose
 
-    settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run)
+    settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run, target_lag)
     chosen = choose(policy, settings)
     console = Console(stderr=True, soft_wrap=True)
     done = run_script(

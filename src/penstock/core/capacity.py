@@ -7,7 +7,7 @@
 They differ while executors are on their way, and a policy that mixes them up asks for the same executor twice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isfinite
 
@@ -59,6 +59,7 @@ class Capacity:
     requested: float
     observed: float
     limit: float = inf
+    limited_by: str = field(default="", repr=False)  # what the limit is, where the plant can say
 
     def __post_init__(self) -> None:
         if not all(isfinite(v) and v >= 0 for v in (self.planned, self.requested, self.observed)):

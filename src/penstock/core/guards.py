@@ -277,9 +277,10 @@ def _bounded(
         if bound.knob is change.knob and bound.where in ("", change.where):
             value = min(max(value, bound.low), bound.high)
     capacity = observation.capacity(change.knob, change.where)
-    if capacity is not None:
-        value = min(value, capacity.limit)
-    return _changed(observation, change, value, "the bounds")
+    why = "the bounds"
+    if capacity is not None and capacity.limit < value:
+        value, why = capacity.limit, capacity.limited_by or why
+    return _changed(observation, change, value, why)
 
 
 def _stepped(

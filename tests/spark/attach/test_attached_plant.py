@@ -7,10 +7,13 @@ import pytest
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.guards import Guards, GuardState, check
+from penstock.policies import Static
 from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.attach import attached_plant as module
 from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.query_listener import QueryWatch
+from penstock.spark.attach.settings import Settings, choose
 
 
 class Actuator:
@@ -55,7 +58,7 @@ class World:
             session, watcher, self.actuator, warn=self.warnings.append, clock=lambda: self.now
         )
 
-    def batch(self, rows):
+    def batch(self, rows, **more):
         work = rows * self.service
         for id_ in self.actuator.busy:
             self.actuator.busy[id_] += work / len(self.actuator.busy)
@@ -66,6 +69,7 @@ class World:
                 "timestamp": f"2026-01-01T00:{self.number // 60:02d}:{self.number % 60:02d}.000Z",
                 "numInputRows": rows,
                 "durationMs": {"triggerExecution": 1e3 * duration, "addBatch": 1e3 * (duration - 0.1)},
+                **more,
             }
         )
         self.number += 1
@@ -159,3 +163,39 @@ def test_utilisation_is_0_at_no_load_and_1_where_a_batch_takes_its_trigger(monke
     for rows, expected in ((1, 0.0), (full, 1.0)):
         world.batch(rows)
         assert world.plant.observe().stages[0].utilisation == pytest.approx(expected, abs=0.1)
+
+
+def kafka(taken, there):
+    """The source of a report: what a batch took of each partition, and what there was."""
+    ends = ({"t": {str(p): n for p, n in enumerate(counts)}} for counts in (taken, there))
+    return [dict(zip(("endOffset", "latestOffset"), ends, strict=True))]
+
+
+def test_partitions_limit_the_executors_and_the_reason_says_so(world):
+    for at in range(1, 4):
+        world.batch(100, sources=kafka([50 * at] * 3, [50 * at] * 3))
+        world.plant.observe()
+    seen = world.plant.observe()
+    assert seen.executors.limit == 3
+    wish = Decision((Change(Knob.EXECUTORS, "", 8),), "more")
+    _, verdict = check(Guards(), GuardState(), seen, wish)
+    assert [c.number for c in verdict.decision.changes] == [3]
+    assert any("limited to 3 by the 3 partitions of its topics" in note for note in verdict.notes)
+    world.batch(100, sources=kafka([9] * 3, [9] * 3), stateOperators=[{"memoryUsedBytes": 1}])
+    world.plant.observe()
+    assert world.plant.observe().executors.limit == inf  # state is partitioned in another way
+
+
+def test_a_policy_is_held_to_a_lag_until_it_is_worked_off(world):
+    policy = choose(Static(), Settings(executors=(1, 8), target_lag=1_000))
+    state = policy.start()
+    for at, behind in ((1, 0), (2, 0), (3, 30_000)):
+        world.batch(400, sources=kafka([400 * at] * 20, [400 * at + behind / 20] * 20))
+        seen = world.plant.observe()
+    _, decision = policy.step(state, seen)
+    (change,) = decision.changes
+    assert (change.knob, change.number) == (Knob.EXECUTORS, 8)
+    assert "rows wait and 1000 may" in decision.reason
+    world.batch(400, sources=kafka([90_000] * 20, [90_000] * 20))
+    _, decision = policy.step(state, world.plant.observe())
+    assert "rows wait" not in decision.reason

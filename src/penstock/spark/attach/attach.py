@@ -33,6 +33,8 @@ def attach(
     dry_run: bool = False,
     *,
     prefer: str | None = None,
+    target_lag: float | None = None,
+    partition_limit: bool = True,
     guards: Guards | None = None,
     period: float = PERIOD,
     journal: JournalLike = None,
@@ -63,6 +65,12 @@ def attach(
         Decide and record, change nothing.
     prefer
         Where you know no target: ``"latency"``, ``"balance"`` or ``"cost"``.
+    target_lag
+        Rows that may wait at the source (Kafka). While more wait, there are at least as many executors as it takes to
+        work the excess off in half a minute, whatever the policy says.
+    partition_limit
+        Whether a query that reads Kafka and keeps no state gets no more slots than its topics have partitions, since each
+        partition is one task. False for queries with ``minPartitions``, or that repartition.
     guards
         In place of the default guards.
     period
@@ -93,7 +101,9 @@ def attach(
     problem = _already(id_)
     try:
         wished = wished_target(prefer, PlantKind.MICRO_BATCHES)
-        settings = Settings(executors, cpu, wished if target is None else target, period, dry_run)
+        settings = Settings(
+            executors, cpu, wished if target is None else target, period, dry_run, target_lag, partition_limit
+        )
         if name is not None:
             check_name(name, "query")
     except PenstockError as error:

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import inf, isnan, nan
+from math import ceil, inf, isnan, nan
 
 from pyspark.sql import SparkSession
 
@@ -64,7 +64,9 @@ class AttachedPlant:
         groups: ExecutorGroups | None = None,
         warn: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
+        partition_limit: bool = True,
     ) -> None:
+        self._partition_limit = partition_limit
         self._session, self._watcher = session, watcher
         self._executors, self._groups = executors, groups
         self._warn, self._clock = warn, clock
@@ -118,6 +120,7 @@ class AttachedPlant:
         self._watcher.resolve_triggers()
         with self._lock:
             busy, self._since = self._since, {}
+        capacity = self._within_partitions(capacity, slots)
         stages = tuple(
             self._stage(query, now, period, capacity, slots, busy)
             for query in list(self._watcher.queries.values())
@@ -174,6 +177,16 @@ class AttachedPlant:
         return actuator.seen, Capacity(
             actuator.planned, actuator.requested, actuator.observed, actuator.limit
         )
+
+    def _within_partitions(self, capacity: Capacity, slots: float) -> Capacity:
+        """More slots than the topics have partitions would have nothing to do."""
+        seen = [m.before.partitions for m in self._memory.values() if m.before is not None]
+        if not self._partition_limit or not seen or any(map(isnan, seen)) or capacity.observed < 1:
+            return capacity
+        most = max(1, ceil(sum(seen) * capacity.observed / slots))
+        if most >= capacity.limit:
+            return capacity
+        return replace(capacity, limit=most, limited_by=f"the {sum(seen):.0f} partitions of its topics")
 
     def _grown(self, seen: list[RegisteredExecutor]) -> dict[str, float]:
         """Task time since the last reading, by executor."""

@@ -204,7 +204,14 @@ class Autoscaler:
             except (CgroupUnavailableError, OSError) as error:
                 self._tell_and_record(f"CPU shares are left alone: {error}")
         self._groups = groups
-        return AttachedPlant(self._session, self._watcher, executors, groups, warn=self._tell_and_record)
+        return AttachedPlant(
+            self._session,
+            self._watcher,
+            executors,
+            groups,
+            warn=self._tell_and_record,
+            partition_limit=self.settings.partition_limit,
+        )
 
     def _serve(self, address: str | None) -> MetricsEndpoint | None:
         if address is None:

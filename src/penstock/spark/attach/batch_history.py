@@ -31,6 +31,7 @@ class SeenBatch:
     working: float = 0.0  # seconds of the duration in which Spark ran the batch's jobs
     busy: float = nan  # task time, summed over the slots; set once it was read
     slots: float = nan  # slots there were
+    partitions: float = nan  # partitions of Kafka, each a task, where nothing else makes tasks
 
     @property
     def end(self) -> float:
@@ -53,7 +54,18 @@ def from_progress(progress: Mapping[str, Any], before: SeenBatch | None = None) 
         behind=sum(behind) if behind and not any(map(isnan, behind)) else nan,
         state_bytes=float(sum(s.get("memoryUsedBytes", 0) for s in progress.get("stateOperators", ()))),
         working=durations.get("addBatch", 0) / 1e3,
+        partitions=_partitions(progress),
     )
+
+
+def _partitions(progress: Mapping[str, Any]) -> float:
+    """Partitions of the topics that a query reads; nan where its state or other sources make tasks of their own."""
+    ends = [_parsed(source.get("endOffset")) for source in progress.get("sources", ())]
+    if not ends or progress.get("stateOperators"):
+        return nan
+    topics = [end.values() if isinstance(end, dict) else [None] for end in ends]
+    counts = [len(parts) if isinstance(parts, dict) else nan for some in topics for parts in some]
+    return float(sum(counts)) or nan
 
 
 def rows_behind(source: Mapping[str, Any]) -> float:

@@ -21,7 +21,8 @@ class Settings:
 
     ``executors``: least and most, or None to leave them alone. ``cpu``: a share every executor is held to, or ascending
     levels the policy may choose from, or None for no quotas. ``target``: seconds that 95 % of the rows may take from
-    arrival to committed result. ``period``: seconds between two steps.
+    arrival to committed result. ``period``: seconds between two steps. ``target_lag``: rows that may wait at the source.
+    ``partition_limit``: whether more slots than partitions of Kafka are no use.
     """
 
     executors: tuple[int, int] | None = (1, 8)
@@ -29,6 +30,8 @@ class Settings:
     target: float | None = None
     period: float = PERIOD
     dry_run: bool = False
+    target_lag: float | None = None
+    partition_limit: bool = True
 
     def __post_init__(self) -> None:
         if self.executors is not None:
@@ -44,6 +47,8 @@ class Settings:
             )
         if self.target is not None and not self.target > 0:
             raise PenstockError(f"The target must be above 0 seconds, not {self.target}.")
+        if self.target_lag is not None and not self.target_lag > 0:
+            raise PenstockError(f"The target_lag must be above 0 rows, not {self.target_lag}.")
         if not self.period >= 0.1:
             raise PenstockError(f"The period must be at least 0.1 seconds, not {self.period}.")
 
