@@ -24,6 +24,8 @@ _LOOPBACK = re.compile(
 )
 
 
+ALL_CORES = "local[*]"
+
 #: Masters that may be those of a LocalCluster, which lets in only who knows its secret.
 _LOCAL_CLUSTER = re.compile(r"^spark://127\.0\.0\.1:\d+$")
 
@@ -32,7 +34,7 @@ _QUICK_LOCAL = {"spark.python.unix.domain.socket.enabled": "true"}
 
 
 def session(
-    master: str = "local[*]",
+    master: str = ALL_CORES,
     *,
     app: str = "penstock",
     ui: bool = False,
@@ -45,7 +47,8 @@ def session(
     Parameters
     ----------
     master
-        Any Spark master. ``local[*]`` and masters on loopback are bound to 127.0.0.1.
+        Any Spark master; local ones and those on loopback are bound to 127.0.0.1. ``local[*]`` has two slots a core, so
+        that resident workers, which keep theirs, leave as many free for other tasks; parallelism stays one a core.
     app
         The application's name.
     ui
@@ -75,7 +78,7 @@ def session(
     os.environ["JAVA_HOME"] = str(find_java().home)
     # Workers must run the driver's interpreter, or a virtual environment lacks pyarrow on the other side.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(app).master(master)
+    builder = SparkSession.builder.appName(app).master(_with_room(master))
     options = {**_defaults(master, ui), **(config or {})}
     if kafka:
         jars = [*filter(None, [options.get("spark.jars")]), *map(str, kafka_connector(kafka))]
@@ -125,7 +128,7 @@ def _defaults(master: str, ui: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('penstock.spark') / 'log4j2.properties'}",
-        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.sql.shuffle.partitions": str(_cores()),
         # Python workers are told to use one thread each: Spark's tasks are the parallelism.
         "spark.executorEnv.OMP_NUM_THREADS": "1",
         # Forks of a daemon that has Penstock loaded already: a resident worker is there in a tenth of a second.
@@ -137,7 +140,18 @@ def _defaults(master: str, ui: bool) -> dict[str, str]:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_QUICK_LOCAL}
     if _LOCAL_CLUSTER.match(master):
         options |= credentials()
+    if master == ALL_CORES:
+        options |= {"spark.default.parallelism": str(_cores())}
     return options
+
+
+def _with_room(master: str) -> str:
+    """Two slots a core where all cores are meant: one for a resident worker, one for tasks of Spark's."""
+    return f"local[{2 * _cores()}]" if master == ALL_CORES else master
+
+
+def _cores() -> int:
+    return os.cpu_count() or 2
 
 
 @contextlib.contextmanager

@@ -70,6 +70,8 @@ class InProcessRun(FlowRun):
     def finish(self) -> None:
         """End the run: what is deferred is done and committed."""
         self._end()
+        if self._error is not None:
+            raise self._error
 
     def abandon(self) -> None:
         """Let go of everything as a killed process would."""

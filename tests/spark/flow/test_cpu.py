@@ -94,7 +94,9 @@ def test_a_quota_holds_wherever_the_task_lands_and_others_are_not_held_back(spar
         available_now=True,
         replicas={"limited": 2},
         cpu={"limited": 0.2},
+        engine="resident",  # whose processes stay, so that it is known that some run both
     )
+    assert run.engine == "resident"
     profiles, held_back = [], []
 
     def watch(profile):

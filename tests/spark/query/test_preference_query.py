@@ -89,19 +89,19 @@ def punctuation_of(run) -> int:
 
 
 @pytest.mark.parametrize(
-    ("splitting", "window_strategy", "disorder"),
+    ("splitting", "window_strategy", "disorder", "overlap"),
     [
-        ("AS_PID", "SHARED", ps.KSlack()),
-        ("TB_RR", "WIN_FB_MERGE", ps.KSlack()),
-        ("PB_RR", "WIN_RR", ps.KSlack()),
-        ("AS", "WIN_FB", ps.KSlack()),
-        ("TB_RR", "WIN_PLAIN", ps.KSlack()),
-        ("TB_RR", "SHARED", ps.InOrder(ps.KSlack())),
+        ("AS_PID", "SHARED", ps.KSlack(), False),
+        ("TB_RR", "WIN_FB_MERGE", ps.KSlack(), False),
+        ("PB_RR", "WIN_RR", ps.KSlack(), True),
+        ("AS", "WIN_FB", ps.KSlack(), False),
+        ("TB_RR", "WIN_PLAIN", ps.KSlack(), False),
+        ("TB_RR", "SHARED", ps.InOrder(ps.KSlack()), True),
     ],
 )
 @ENGINES
 def test_a_stream_gives_the_windows_of_the_oracle(
-    spark, tmp_path, splitting, window_strategy, disorder, engine
+    spark, tmp_path, splitting, window_strategy, disorder, overlap, engine
 ):
     data = stream_files(tmp_path / "in")
     query = offers(
@@ -110,6 +110,7 @@ def test_a_stream_gives_the_windows_of_the_oracle(
         disorder=disorder,
         pane_workers=2,
         window_workers=2,
+        overlap=overlap,
     )
     run = query.start(
         as_stream(spark, tmp_path / "in"),
@@ -124,6 +125,9 @@ def test_a_stream_gives_the_windows_of_the_oracle(
     assert result.column_names == ["window_start", "window_end", *data.column_names]
     assert windows_of(result) == brute_force(data, upto=punctuation_of(run))
     assert run.progress["totals"]["rows"] == data.num_rows
+    assert (
+        len(list((tmp_path / "out").glob("part-*-settled-*"))) == overlap
+    )  # the last windows had no next batch
 
 
 @ENGINES

@@ -126,6 +126,7 @@ class Case:
     splitting: object
     disorder: object
     scales: list[tuple[int, int]]
+    overlap: bool = False
 
 
 @st.composite
@@ -144,6 +145,7 @@ def cases(draw):
             )
         ),
         scales=draw(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=6, max_size=6)),
+        overlap=draw(st.booleans()),
     )
 
 
@@ -159,6 +161,7 @@ def query_of(case: Case) -> ps.PreferenceQuery:
         window_strategy=case.strategy,
         pane_workers=2,
         window_workers=2,
+        overlap=case.overlap,
     )
 
 
@@ -170,24 +173,27 @@ def run(case: Case, stream: list[list[Row]], folder) -> tuple[list[dict], object
     )
     program = QueryProgram(query_of(case), SCHEMA, outputs, 1.0)
     state, results, first = program.first_state(), [], 0
+
+    def batch_of(number, rows, prefix):
+        session = InProcessSession()
+        return Batch(number, rows, JobsEngine(session), session, state, str(folder / "state"), prefix, 0.0)
+
+    def rows_of(outcome):
+        return [row for o in outcome.outputs for row in pq.read_table(folder / o.staged).to_pylist()]
+
     for number, rows in enumerate(stream):
         half = len(rows) // 2
         parts = [[table(rows[:half], first)], [table(rows[half:], first + half)]]
-        batch = Batch(
-            number,
-            BatchRows(frame=InProcessFrame(parts)),
-            JobsEngine(InProcessSession()),
-            InProcessSession(),
-            state,
-            str(folder / "state"),
-            f"{number}",
-            0.0,
-        )
+        batch = batch_of(number, BatchRows(frame=InProcessFrame(parts)), f"{number}")
         program.target = case.scales[number % len(case.scales)]
         outcome = program.run_batch(batch)
         state, first = outcome.state, first + len(rows)
-        seen = [pq.read_table(folder / o.staged).to_pylist() for o in outcome.outputs]
-        results.append([row for rows in seen for row in rows])
+        results.append(rows_of(outcome))
+    left = program.settled(batch_of(len(stream) - 1, BatchRows(), "settled"))
+    if left is not None:
+        assert case.overlap
+        results.append(rows_of(left))
+        state = left.state
     return results, state
 
 

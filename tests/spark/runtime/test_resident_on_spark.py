@@ -55,6 +55,8 @@ def test_workers_read_a_python_source_themselves_and_a_restart_goes_on_exactly_t
     until(lambda: run.progress.get("batch", -1) >= 3, "some batches are committed")
     run.stop()
     assert run.progress["workers"]["observed"] >= 1
+    assert run.progress["worker_busy"]
+    assert all(0 <= share <= 1 for share in run.progress["worker_busy"])
     assert not any((tmp_path / "ck" / "spark").glob("offsets/*"))  # no query of Spark's
     with pytest.raises(PenstockError, match="reads its source itself"):
         _ = run.query
@@ -110,7 +112,7 @@ def test_a_stopped_run_leaves_no_worker_behind(spark, tmp_path):
 
 
 def test_without_free_slots_the_run_goes_on_with_spark_jobs_and_says_so(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.spark.runtime.microbatch.room_for_workers", lambda spark, reserved: 0)
+    monkeypatch.setattr("penstock.spark.runtime.engine_choice.room_for_workers", lambda spark: 0)
     run = question().start(
         traffic(spark),
         output=tmp_path / "out",
@@ -121,6 +123,23 @@ def test_without_free_slots_the_run_goes_on_with_spark_jobs_and_says_so(spark, t
     run.await_termination()
     assert run.progress["engine"] == "jobs"
     assert "no free slots" in (tmp_path / "ck" / "journal.jsonl").read_text()
+    checked(spark, tmp_path / "out")
+
+
+def test_a_batch_that_the_driver_cannot_hold_runs_as_a_spark_job(spark, tmp_path):
+    conf = spark.sparkContext._jsc.sc().conf()  # read anew for every job
+    whole = spark.read.format("penstock-traffic").options(**STREAM).load().repartition(2)
+    whole.write.parquet(str(tmp_path / "in"))
+    frame = spark.readStream.schema(whole.schema).parquet(str(tmp_path / "in"))
+    conf.set("spark.driver.maxResultSize", "100k")
+    try:
+        run = question().start(
+            frame, output=tmp_path / "out", checkpoint=tmp_path / "ck", available_now=True, engine="resident"
+        )
+        run.await_termination()
+    finally:
+        conf.remove("spark.driver.maxResultSize")
+    assert "larger than spark.driver.maxResultSize" in (tmp_path / "ck" / "journal.jsonl").read_text()
     checked(spark, tmp_path / "out")
 
 

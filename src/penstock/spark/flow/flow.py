@@ -83,7 +83,7 @@ class Flow(Graph):
         guards: Guards | None = None,
         period: float = PERIOD,
         dry_run: bool = False,
-        engine: str = "jobs",
+        engine: str = "auto",
         journal: JournalLike = None,
         metrics: str | None = None,
         page: str | None = None,
@@ -116,8 +116,9 @@ class Flow(Graph):
         dry_run
             Decide and record, change nothing.
         engine
-            ``"jobs"``: every batch runs as Spark jobs. ``"resident"``: workers that live as long as the run, inside Spark
-            tasks that do not end; batches of a tenth of a second (see docs/engines.md).
+            ``"resident"``: workers that live as long as the run, inside Spark tasks that do not end; batches of a tenth of
+            a second. ``"jobs"``: every batch runs as Spark jobs. ``"auto"``: resident where the application has free slots
+            on one host (see docs/engines.md); ``run.engine`` and ``run.engine_reason`` tell.
         journal
             Where batches, decisions and reconfigurations are written, a path or an object;
             ``CHECKPOINT/journal.jsonl`` by default.

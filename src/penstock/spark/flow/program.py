@@ -18,7 +18,7 @@ from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import BatchWork, Profile, profile_of
-from penstock.spark.flow.steps import SegmentRun, Stepper
+from penstock.spark.flow.steps import SegmentRun, Stepper, lane_sizes
 from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.engine import Engine
 from penstock.spark.runtime.folders import OutputFolder
@@ -66,8 +66,8 @@ class FlowProgram:
 
     @property
     def workers_wanted(self) -> int:
-        """Regions run on all workers in turn, so the largest number of replicas counts."""
-        return max((r.replicas for r in self.wanted.regions.values()), default=1)
+        """Segments have workers of their own; within one, regions run on all of its workers in turn."""
+        return sum(lane_sizes(self.definition, self.wanted))
 
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
@@ -158,6 +158,14 @@ class FlowProgram:
             "pipelines": {n: list(r.pipelines) for n, r in plan.regions.items()},
         }
         return BatchResult(after.to_json(), after.files, [*outputs, *outcome.outputs], progress)
+
+    def settled(self, batch: Batch) -> BatchResult | None:
+        """Run the segments that are due after the last batch, and those after them."""
+        state = replace(FlowState.from_json(batch.state), handed=())
+        if not state.deferred:
+            return None
+        after, outputs = self.drained(batch.engine, state, batch.prefix)
+        return BatchResult(after.to_json(), after.files, outputs, {"deferred": 0})
 
     def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
         """Hand rows to the sinks on the driver, then tell those who listen."""

@@ -1,13 +1,11 @@
 """A running flow: what ``Flow.start`` gives back."""
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.core.controller import Controller
 from penstock.core.journal import Journal
@@ -20,13 +18,11 @@ from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.writing import HANDED
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import BatchRows
-from penstock.spark.runtime.microbatch import Launch, MicroBatchRun
+from penstock.spark.runtime.microbatch import BatchResult, MicroBatchRun
 from penstock.spark.runtime.starting import deprecated
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
 LONGEST_WAIT = 2.0
-#: Seconds without a batch after which parts of batches that wait for the next one are run anyway.
-IDLE = 2.0
 
 
 class FlowRun(MicroBatchRun):
@@ -41,12 +37,8 @@ class FlowRun(MicroBatchRun):
         controller: Controller[Any],
         owns_journal: bool = True,
     ) -> None:
-        super().__init__(program, checkpoint, journal, controller, owns_journal)
+        super().__init__(program, checkpoint, spark, journal, controller, owns_journal)
         self._flow = program
-        self._spark = spark
-        self._working = threading.RLock()
-        self._ended = threading.Event()
-        self._last_batch = time.monotonic()
         self._overfull: set[str] = set()
         if self._latest is not None:
             state = evolved(FlowState.from_json(self._latest.state), program.definition, checkpoint.identity)
@@ -57,12 +49,6 @@ class FlowRun(MicroBatchRun):
             for path in (checkpoint.folder / "penstock" / HANDED).rglob("*.parquet"):
                 if path.name not in needed:
                     path.unlink(missing_ok=True)
-        self._idle = threading.Thread(target=self._flush_when_idle, name="penstock-idle", daemon=True)
-
-    def launch(self, frame: DataFrame, how: Launch) -> None:
-        """Start the flow."""
-        super().launch(frame, how)
-        self._idle.start()
 
     def rescale(
         self,
@@ -125,10 +111,8 @@ class FlowRun(MicroBatchRun):
         self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
     ) -> None:
         self._hold_off()
-        with self._working:
-            super()._process(rows, batch_id, spark, offset)
-            self._last_batch = time.monotonic()
-            self._warn_of_waiting()
+        super()._process(rows, batch_id, spark, offset)
+        self._warn_of_waiting()
 
     def _warn_of_waiting(self) -> None:
         """Tell, once for each operator, that tuples wait beyond what its firing rule foresees; they wait on disk."""
@@ -149,38 +133,8 @@ class FlowRun(MicroBatchRun):
         if fullest > 0.5:
             self._ended.wait(LONGEST_WAIT * min(1.0, 2 * fullest - 1))
 
-    def _end(self) -> None:
-        self._ended.set()
-        with self._working:
-            if self._error is None and not self._closed.locked():
-                self._settle()
-            super()._end()
-
-    def _settle(self) -> None:
-        """Run what is deferred to batches that are committed, and commit that."""
-        if self._latest is None:
-            return
-        state = replace(FlowState.from_json(self._latest.state), handed=())
-        if not state.deferred:
-            return
-        after, outputs = self._flow.drained(
-            self._engine(self._spark), state, f"{self._latest.batch:012d}-{int(time.time()):x}"
-        )
-        manifest = replace(self._latest, state=after.to_json(), files=after.files, outputs=outputs)
-        self._checkpoint.commit(manifest)
-        self._latest = manifest
-        self._flow.hand_over(self._spark, after)
-        self._progress = {**self._progress, "deferred": 0}
-
-    def _flush_when_idle(self) -> None:
-        while not self._ended.wait(IDLE / 4):
-            if time.monotonic() - self._last_batch < IDLE or self._error is not None:
-                continue
-            if self._working.acquire(timeout=0.01):
-                try:
-                    if not self._ended.is_set():
-                        self._settle()
-                except Exception as error:  # noqa: BLE001 - shown when the run ends
-                    self._error = error
-                finally:
-                    self._working.release()
+    def _settle(self) -> BatchResult | None:
+        outcome = super()._settle()
+        if outcome is not None:
+            self._flow.hand_over(self._spark, FlowState.from_json(outcome.state))
+        return outcome

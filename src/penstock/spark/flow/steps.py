@@ -27,7 +27,7 @@ from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SourceTask
 from penstock.spark.flow.worker import SegmentWork
 from penstock.spark.flow.writing import HANDED, FlowOutputs
-from penstock.spark.runtime.engine import BatchRows, Engine, Stage
+from penstock.spark.runtime.engine import BatchRows, Engine, InLane, Lane, Stage
 from penstock.spark.runtime.manifest import Publication
 
 Reports = list[TaskReport]
@@ -97,12 +97,18 @@ class Stepper:
         before: Plan,
         times: EventTimes,
     ) -> list[Reports]:
+        sizes = lane_sizes(self.definition, state.plan)
+
+        def run(part: SegmentRun) -> Reports:
+            own = engine if len(sizes) == 1 else InLane(engine, Lane(part.segment % len(sizes), sizes))
+            return self._run(own, part, state, prefix, before, times)
+
         if len(listed) == 1:
-            return [self._run(engine, listed[0], state, prefix, before, times)]
+            return [run(listed[0])]
         with ThreadPoolExecutor(max(1, len(listed)), "penstock-segment") as pool:
             # What waits longest goes first: nothing after it can end before it.
             futures = {
-                at: pool.submit(self._run, engine, part, state, prefix, before, times)
+                at: pool.submit(run, part)
                 for at, part in sorted(enumerate(listed), key=lambda item: -item[1].segment)
             }
             return [futures[at].result() for at in range(len(listed))]
@@ -167,6 +173,15 @@ class Stepper:
             for message in messages_of(batches)
             if message.pipeline == REPORT
         ]
+
+
+def lane_sizes(definition: Definition, plan: Plan) -> tuple[int, ...]:
+    """Workers that each segment of a flow wants: its levels run on them in turn, so the most replicas count."""
+    pipelines = definition.wiring(plan).layout.pipelines
+    most: dict[int, int] = {}
+    for pipeline in pipelines:
+        most[pipeline.segment] = max(most.get(pipeline.segment, 1), pipeline.replicas)
+    return tuple(most.get(segment, 1) for segment in range(max(most, default=0) + 1))
 
 
 def _in_one_sentence(error: PySparkException) -> Exception:

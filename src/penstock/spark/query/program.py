@@ -6,6 +6,7 @@ punctuation from what the rows said; close panes and give out windows (a second 
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 from penstock.core.belief import learned
 from penstock.core.listeners import Listeners
 from penstock.disorder import InOrder
+from penstock.disorder.stats import BatchStats
 from penstock.preference.splitting import SplitState
 from penstock.spark.query.figures import Measurements, QueryFigures, figures_of, stage_utilisation
 from penstock.spark.query.folding import Folded, Folding
@@ -24,6 +26,7 @@ from penstock.spark.query.routing import Lift
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
+from penstock.spark.runtime.engine import Engine, InLane, Lane
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
@@ -50,6 +53,19 @@ class QueryOutputs:
     def by_role(self) -> dict[str, OutputFolder]:
         """All folders by what they are to the run."""
         return {folder.role: folder for folder in (self.results, self.dead, self.late) if folder}
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What a batch came to: the rows folded, the state whose panes closed, the windows, the state after it all."""
+
+    folded: Folded
+    closing: QueryState
+    done: Windowed
+    after: QueryState
+    close_busy: float
+    pane_seconds: float
+    window_seconds: float
 
 
 class QueryProgram:
@@ -133,8 +149,8 @@ class QueryProgram:
 
     @property
     def workers_wanted(self) -> int:
-        """Both stages run on all workers in turn, so the larger number counts."""
-        return max(self.target or self._worked)
+        """Both stages run on all workers in turn, so the larger number counts; those that overlap have their own."""
+        return sum(self.workers) if self.query.overlap else max(self.workers)
 
     @property
     def _result_schema(self) -> pa.Schema:
@@ -164,42 +180,83 @@ class QueryProgram:
         """Process one micro-batch."""
         committed = QueryState.from_json(batch.state)
         start = self._rescaled(committed)
-        clock = time.perf_counter()
-        folded = self._folding.run(batch, start)
-        reached("panes-folded", batch.id)
-        pane_seconds = time.perf_counter() - clock
-        observed, close_busy = self._close_raw(batch, self._observed(batch, start, folded))
-        done = self._window_step(batch).run(batch.engine, observed)
-        reached("windows-written", batch.id)
-        window_seconds = time.perf_counter() - clock - pane_seconds
-        closed = _closed_between(observed, committed.closed_before, done.state.closed_before)
+        turn = self._beside(batch, start) if self.query.overlap else self._in_turn(batch, start)
+        folded, done = turn.folded, turn.done
+        closed = _closed_between(turn.closing, committed.closed_before, done.state.closed_before)
         rho = self._utilisation(start.pane_workers, folded)
         splitting = self.query.strategy.step(
             SplitState.from_json(start.splitting), [p.received for p in closed], rho
         )
-        state = replace(self._counted(done, folded), splitting=splitting.to_json())
+        state = replace(_counted(turn.after, done, folded), splitting=splitting.to_json())
         measured = Measurements(
             rows=folded.rows,
             late=folded.late,
             bad=folded.bad,
-            pane_busy=observed.loads,
+            pane_busy=turn.after.loads,
             pane_rows=tuple(_rows_by_worker(start.pane_workers, folded)),
             pane_utilisation=rho,
             pane_write=max((w.write for w in folded.workers), default=0.0),
-            pane_seconds=pane_seconds,
-            close_busy=close_busy,
-            window_seconds=window_seconds,
+            pane_seconds=turn.pane_seconds,
+            close_busy=turn.close_busy,
+            window_seconds=turn.window_seconds,
             closed=tuple(closed),
             done=done,
-            first_arrivals=self._first_arrivals(observed, done),
+            first_arrivals=self._first_arrivals(turn.closing, done),
             window_ends=[end / 1e6 for end in self.model.window_bounds(sorted(done.sizes))[1].tolist()],
             rescaled=(start.pane_workers, start.window_workers)
             != (committed.pane_workers, committed.window_workers),
         )
-        figures = figures_of(batch, observed, state, measured, self.trigger, self._previous)
+        figures = figures_of(batch, turn.closing, state, measured, self.trigger, self._previous)
         self._worked, self._previous = (start.pane_workers, start.window_workers), batch.started
         outputs = self._give_out(batch, done) + self._set_aside(folded)
         return BatchResult(state.to_json(), state.files, outputs, figures.progress(), figures)
+
+    def _in_turn(self, batch: Batch, start: QueryState) -> "_Turn":
+        """Fold the rows, then give out the windows that are complete by them."""
+        clock = time.perf_counter()
+        folded = self._folding.run(batch, start)
+        reached("panes-folded", batch.id)
+        pane_seconds = time.perf_counter() - clock
+        closing, busy = self._close_raw(batch, self._observed(batch, start, folded))
+        done = self._window_step(batch).run(batch.engine, closing)
+        reached("windows-written", batch.id)
+        window_seconds = time.perf_counter() - clock - pane_seconds
+        return _Turn(folded, closing, done, done.state, busy, pane_seconds, window_seconds)
+
+    def _beside(self, batch: Batch, start: QueryState) -> "_Turn":
+        """Fold the rows on the pane workers while the window workers give out what the batches before completed.
+
+        The two touch different panes: what is closed takes no rows any more.
+        """
+        sizes = (start.pane_workers, start.window_workers)
+        clock = time.perf_counter()
+        with ThreadPoolExecutor(1, "penstock-windows") as pool:
+            windows = pool.submit(self._completed, batch, start, InLane(batch.engine, Lane(1, sizes)))
+            folded = self._folding.run(replace(batch, engine=InLane(batch.engine, Lane(0, sizes))), start)
+            reached("panes-folded", batch.id)
+            pane_seconds = time.perf_counter() - clock
+            closing, busy, done, window_seconds = windows.result()
+        reached("windows-written", batch.id)
+        after = self._observed(batch, done.state, folded)
+        return _Turn(folded, closing, done, after, busy, pane_seconds, window_seconds)
+
+    def _completed(
+        self, batch: Batch, state: QueryState, engine: Engine
+    ) -> tuple[QueryState, float, Windowed, float]:
+        clock = time.perf_counter()
+        batch = replace(batch, engine=engine)
+        closing, busy = self._close_raw(batch, state)
+        done = self._window_step(batch).run(engine, closing)
+        return closing, busy, done, time.perf_counter() - clock
+
+    def settled(self, batch: Batch) -> BatchResult | None:
+        """Give out what the last batch completed, where that waits for the next one."""
+        state = QueryState.from_json(batch.state)
+        if not self.query.overlap or not self._window_step(batch).is_due(state):
+            return None
+        _, _, done, _ = self._completed(batch, state, batch.engine)
+        after = _counted(done.state, done, Folded(BatchStats(), [], []))
+        return BatchResult(after.to_json(), after.files, self._give_out(batch, done, "settled-"))
 
     def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
         """Tell those who listen; the figures that are known only now."""
@@ -290,7 +347,7 @@ class QueryProgram:
             prefix=batch.prefix,
         )
 
-    def _give_out(self, batch: Batch, done: Windowed) -> list[Publication]:
+    def _give_out(self, batch: Batch, done: Windowed, word: str = "") -> list[Publication]:
         files = sorted(done.output_files)
         if self.outputs.function is not None:
             if files:
@@ -299,7 +356,7 @@ class QueryProgram:
                 Path(file).unlink(missing_ok=True)
             return []
         return [
-            self.outputs.results.publication(file, f"part-{batch.id:09d}-{number:04d}.parquet")
+            self.outputs.results.publication(file, f"part-{batch.id:09d}-{word}{number:04d}.parquet")
             for number, file in enumerate(files)
         ]
 
@@ -309,17 +366,6 @@ class QueryProgram:
         if self.outputs.late is not None:
             asides += [(self.outputs.late, t.late_file) for t in folded.tallies]
         return [folder.publication(file, f"part-{Path(file).name}") for folder, file in asides if file]
-
-    def _counted(self, done: Windowed, folded: Folded) -> QueryState:
-        totals = done.state.totals
-        totals = QueryTotals(
-            rows=totals.rows + folded.rows,
-            late=totals.late + folded.late,
-            bad=totals.bad + folded.bad,
-            windows=totals.windows + len(done.sizes),
-            results=totals.results + sum(done.sizes.values()),
-        )
-        return replace(done.state, totals=totals)
 
     def _utilisation(self, workers: int, folded: Folded) -> float:
         """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
@@ -338,6 +384,18 @@ class QueryProgram:
         before = (state.pane_workers, state.window_workers)
         target = self.target or before
         return state if target == before else state.rescaled(*target)
+
+
+def _counted(state: QueryState, done: Windowed, folded: Folded) -> QueryState:
+    """The state with the batch in its totals."""
+    totals = QueryTotals(
+        rows=state.totals.rows + folded.rows,
+        late=state.totals.late + folded.late,
+        bad=state.totals.bad + folded.bad,
+        windows=state.totals.windows + len(done.sizes),
+        results=state.totals.results + sum(done.sizes.values()),
+    )
+    return replace(state, totals=totals)
 
 
 def _closed_between(state: QueryState, before: int | None, after: int | None) -> list[Part]:

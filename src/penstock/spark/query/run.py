@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
 from penstock.core.journal import Journal
@@ -18,11 +20,12 @@ class QueryRun(MicroBatchRun):
         self,
         program: QueryProgram,
         checkpoint: Checkpoint,
+        spark: SparkSession,
         journal: Journal,
         controller: Controller[Any],
         owns_journal: bool = True,
     ) -> None:
-        super().__init__(program, checkpoint, journal, controller, owns_journal)
+        super().__init__(program, checkpoint, spark, journal, controller, owns_journal)
         self._query_program = program
 
     def rescale(self, panes: int | None = None, windows: int | None = None) -> None:

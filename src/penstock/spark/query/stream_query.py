@@ -52,6 +52,7 @@ class StreamQuery(ABC):
     splitting: Splitting | str
     pane_workers: int
     window_workers: int
+    overlap: bool
 
     @abstractmethod
     def check(self, schema: pa.Schema) -> None:
@@ -130,7 +131,7 @@ class StreamQuery(ABC):
         guards: Guards | None = None,
         period: float = PERIOD,
         dry_run: bool = False,
-        engine: str = "jobs",
+        engine: str = "auto",
         journal: JournalLike = None,
         metrics: str | None = None,
         page: str | None = None,
@@ -165,8 +166,9 @@ class StreamQuery(ABC):
         dry_run
             Decide and record, change nothing.
         engine
-            ``"jobs"``: every batch runs as Spark jobs. ``"resident"``: workers that live as long as the run, inside Spark
-            tasks that do not end; batches of a tenth of a second (see docs/engines.md).
+            ``"resident"``: workers that live as long as the run, inside Spark tasks that do not end; batches of a tenth of
+            a second. ``"jobs"``: every batch runs as Spark jobs. ``"auto"``: resident where the application has free slots
+            on one host (see docs/engines.md); ``run.engine`` and ``run.engine_reason`` tell.
         journal
             The run's journal, a path or an object; ``CHECKPOINT/journal.jsonl`` by default.
         metrics
@@ -198,6 +200,11 @@ class StreamQuery(ABC):
             check_name(name, "query")
         policy = None if policy is None else policy_named(policy, self._surroundings(period))
         outputs = self._outputs(_sink(output, foreach_batch), late, dead_letters, checkpoint)
+        if self.overlap and outputs.function is not None:
+            raise PenstockError(
+                "A query with overlap=True gives out windows one batch later, and the last ones without a batch; name an "
+                "output folder, a topic or a table, not a function."
+            )
         between = microseconds(trigger, "trigger") / 1e6
         listeners = Listeners[QueryFigures](lambda text: controller.warn("listener", text))
         program = self.program(schema, outputs, None if available_now else between, listeners)
@@ -212,7 +219,7 @@ class StreamQuery(ABC):
             watch = RowWatch(partial(controller.warn, "rows"))
             listeners.add(lambda f: watch.batch(f.rows, f.late, f.bad))
             listeners.add(lambda f: watch.closing(f.windows, f.newest, self.panes.window_us / 1e6, f.slack))
-            run = QueryRun(program, held, book, controller, owned)
+            run = QueryRun(program, held, frame.sparkSession, book, controller, owned)
             program.grouped.warm()
             run.serve(metrics, page, guards)
             run.launch(frame, Launch(trigger, available_now, name, engine, program.workers_wanted))

@@ -1,7 +1,8 @@
 """The default window stage for preferences that are not by dominance: two stacks, about three merges a pane.
 
 The stacks are kept between batches as row ids. Where rows have classes, slice j of m holds the classes whose code is
-j modulo m; without classes one slice does all the work, since one merge follows from another.
+j modulo m, and gives their answers. Without classes it holds the rows whose place in their part is j modulo m; the
+partial results of the slices are merged in the end, which is one merge more a window and slice.
 """
 
 import time
@@ -13,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.preference.points import Rows
+from penstock.preference.preference import Extras
 from penstock.preference.two_stacks import Partial, TwoStacks
 from penstock.spark.query.parts import PartRows
 from penstock.spark.query.reports import WindowReport
@@ -43,14 +46,15 @@ class TwoStacksStage(SlicedStage):
                 stacks = self._advanced(stacks, pending.pop(0), number)
             stacks = stacks.expire(window.first)
             result = stacks.part(window.first, window.last)
-            kept, values = self.parts.grouped.preference.answer(result.points, result.classes)
+            kept, values = self._answer(result)
             ids.append(result.ids[kept])
             extras.append(values)
         for pane in pending:
             stacks = self._advanced(stacks, pane, number)
         stacks = stacks.expire(self.needed_from)
         done = time.perf_counter()
-        written = self.writer.write_rows(number, self.parts, ids, extras) if ids else WrittenWindows()
+        write = self.writer.write_rows if self.writer.whole else self.writer.write_members
+        written = write(number, self.parts, ids, extras) if ids else WrittenWindows()
         file, rows = self._saved(stacks, number)
         return WindowReport(
             **vars(written),
@@ -63,9 +67,17 @@ class TwoStacksStage(SlicedStage):
             write=time.perf_counter() - done,
         )
 
+    def _answer(self, result: Partial) -> tuple[Rows, Extras]:
+        """The window's answer, or all of the slice's part of it where others have to be asked."""
+        if not self.writer.whole:
+            return np.arange(len(result.ids)), {}
+        return self.parts.grouped.preference.answer(result.points, result.classes)
+
     def _mine(self, rows: PartRows, number: int) -> PartRows:
-        if rows.classes is None:
+        if self.slices == 1:
             return rows
+        if rows.classes is None:
+            return rows.take((rows.ids & 0xFFFFFFFF) % self.slices == number)
         return rows.take(rows.classes.view(np.uint64) % np.uint64(self.slices) == number)
 
     def _advanced(self, stacks: TwoStacks, pane: int, number: int) -> TwoStacks:

@@ -77,7 +77,7 @@ class WindowWriter:
         if not self.windows:
             return WrittenWindows()
         if not self.answers:
-            return self._write_members(number, parts, rows, members)
+            return self.write_members(number, parts, [rows.ids[chosen] for chosen in members])
         ids, sizes, extras = [], [], []
         for chosen in members:
             some = rows.take(chosen)
@@ -109,13 +109,11 @@ class WindowWriter:
         write_parquet(pa.table(columns, schema=result), path)
         return WrittenWindows(by_window, path)
 
-    def _write_members(
-        self, number: int, parts: Parts, rows: PartRows, members: Sequence[NDArray[np.int64]]
+    def write_members(
+        self, number: int, parts: Parts, ids: Sequence[Ids], _extras: Sequence[object] = ()
     ) -> WrittenWindows:
-        ids = rows.ids[np.concatenate(members)]
-        windows = np.repeat(
-            np.array([w.number for w in self.windows], dtype=np.int64), [len(m) for m in members]
-        )
-        table = pa.table([pa.array(windows), pa.array(ids)], schema=MEMBER_SCHEMA)
+        """Write the ids of the rows that each window has in this slice."""
+        windows = np.repeat(np.array([w.number for w in self.windows], dtype=np.int64), [len(i) for i in ids])
+        table = pa.table([pa.array(windows), pa.array(np.concatenate(ids))], schema=MEMBER_SCHEMA)
         name = write_segments(parts.state_folder, f"{self.prefix}-members{number}", MEMBER_SCHEMA, [table])
         return WrittenWindows(members_file=name)

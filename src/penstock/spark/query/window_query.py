@@ -48,6 +48,8 @@ class WindowQuery(StreamQuery):
         Pane stage strategy: ``"AS_PID"`` (default), ``"AS"``, ``"PB_RR"``, ``"TB_RR"``, or one with options.
     pane_workers, window_workers
         Workers of the two stages at the start; by default one for each core.
+    overlap
+        Give each stage workers of its own, as in a preference query.
 
     >>> import penstock
     >>> from penstock.aggregates import count, quantile_of
@@ -70,6 +72,7 @@ class WindowQuery(StreamQuery):
     splitting: Splitting | str = "AS_PID"
     pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     window_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         if not self.aggregates:

@@ -56,6 +56,14 @@ class WindowStep:
     staging: str
     prefix: str
 
+    def is_due(self, state: QueryState) -> bool:
+        """Whether some window is complete and was not given out."""
+        punctuation = state.disorder.punctuation
+        panes = sorted({part.pane for part in state.parts})
+        return punctuation is not None and bool(
+            len(self.model.windows_to_emit(panes, punctuation, state.last_window))
+        )
+
     def run(self, engine: Engine, state: QueryState) -> Windowed:
         """Close the panes that the punctuation has passed and give out the windows that are complete."""
         punctuation = state.disorder.punctuation
@@ -81,7 +89,8 @@ class WindowStep:
         return Span(number, first, last, int(starts[0]), int(ends[0]))
 
     def _shared(self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int) -> Windowed:
-        kind = "live" if by_dominance(self.grouped.preference) else "stacks"
+        # Slices of rows, unlike those of classes, cannot be cut anew: with other slices the stacks are built again.
+        kind = "live" if by_dominance(self.grouped.preference) else f"stacks {self._row_slices(state)}"
         if state.window_kind != kind:
             # The state of another strategy is of no use; the parts of all needed panes are still there.
             state = replace(state, window_kind=kind, window_files=(), windowed_before=None)
@@ -111,6 +120,10 @@ class WindowStep:
             done = self._round(engine, done, kind, tuple(some), now, keep, number)
         return done
 
+    def _row_slices(self, state: QueryState) -> int:
+        """Into how many slices single rows are dealt; 0 where whole classes are."""
+        return 0 if Parts(self.grouped, self.state_folder, ()).classed else state.window_workers
+
     def _round(
         self,
         engine: Engine,
@@ -123,7 +136,7 @@ class WindowStep:
     ) -> Windowed:
         state = done.state
         parts = Parts(self.grouped, self.state_folder, state.parts)
-        slices = state.window_workers if kind == "live" or parts.classed else 1
+        slices = state.window_workers
         prefix = f"{self.prefix}-r{number}"
         writer = self._writer(due, prefix, whole=slices == 1 or parts.classed)
         if kind == "live":
@@ -152,7 +165,8 @@ class WindowStep:
         reports = run_stage(engine, stage, WindowReport, slices)
         members = tuple(r.members_file for r in reports if r.members_file)
         if members:
-            answers = AnswerStage(parts, due, members, self._writer(due, prefix, whole=True))
+            writer = self._writer(due, prefix, whole=True)
+            answers = AnswerStage(parts, due, members, writer, merge=kind != "live")
             reports += run_stage(engine, answers, WindowReport, len(due), slices)
         state = replace(state, window_files=tuple(r.live_file for r in reports if r.live_file))
         return added(replace(done, state=state), reports)

@@ -90,22 +90,25 @@ class MergeStage(NumberedStage):
 
 @dataclass(frozen=True)
 class AnswerStage:
-    """Whole answers of windows whose partial results were found in slices; a window a task."""
+    """Whole answers of windows whose partial results were found in slices; a window a task.
+
+    A slice has compared its rows with all others where results are by dominance; elsewhere slices have to be merged.
+    """
 
     parts: Parts
     spans: tuple[Span, ...]
     members: tuple[str, ...]
     writer: WindowWriter
+    merge: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Answer the windows whose places come in."""
-        table = pa.concat_tables([read_segment(self.parts.state_folder, name, 0) for name in self.members])
-        windows, ids = table["window"].to_numpy(), table["id"].to_numpy()
+        slices = [read_segment(self.parts.state_folder, name, 0) for name in self.members]
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 started = time.perf_counter()
                 span = self.spans[place]
-                rows = self.parts.of_ids(np.sort(ids[windows == span.number]))
+                rows = self._members(slices, span)
                 kept, values = self.parts.grouped.preference.answer(rows.points, rows.classes)
                 done = time.perf_counter()
                 writer = WindowWriter(**(vars(self.writer) | {"windows": (span,)}))
@@ -118,6 +121,14 @@ class AnswerStage:
                         write=time.perf_counter() - done,
                     )
                 )
+
+    def _members(self, slices: Sequence[pa.Table], span: Span) -> Partial:
+        """The partial result of a window."""
+        ids = [s["id"].to_numpy()[s["window"].to_numpy() == span.number] for s in slices]
+        if self.merge:
+            return joined_pieces(self.parts, [self.parts.of_ids(some) for some in ids])
+        rows = self.parts.of_ids(np.sort(np.concatenate(ids)))
+        return Partial(rows.ids, rows.points, rows.classes)
 
 
 def merge_tasks(

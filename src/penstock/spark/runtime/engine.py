@@ -7,7 +7,7 @@ Both engines do the same with the same functions, so a program does not know whi
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol, TypeVar
@@ -20,11 +20,12 @@ from penstock.spark.runtime.channel import CONTROL, ROWS, Frame, PeerLostError
 from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, StageWork
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 
-ENGINES = ("jobs", "resident")
-
 #: A batch that comes through the driver is cut into pieces of at least so many rows, and at most so many of them.
 PIECE_ROWS = 4_096
 MOST_PIECES = 16
+
+#: What Spark says where the results of a job are more than the driver takes.
+TOO_LARGE = "spark.driver.maxResultSize"
 
 R = TypeVar("R")
 
@@ -65,26 +66,54 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a job cost its workers: busy seconds by stage and worker, CPU seconds, bytes that crossed between workers."""
+    """What jobs cost their workers: busy seconds by worker, CPU seconds, bytes that crossed between workers."""
 
-    busy: tuple[tuple[float, ...], ...] = ()
+    busy: Mapping[int, float] = field(default_factory=dict)
     cpu: float = 0.0
     sent: int = 0
+
+    def plus(self, other: "Effort") -> "Effort":
+        """Both together."""
+        busy = {w: self.busy.get(w, 0.0) + other.busy.get(w, 0.0) for w in {*self.busy, *other.busy}}
+        return Effort(busy, self.cpu + other.cpu, self.sent + other.sent)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Workers of its own for a job that runs beside others: which of the lanes, and how many workers each wants."""
+
+    number: int
+    sizes: tuple[int, ...]
+
+    def of(self, workers: Sequence[int]) -> tuple[int, ...]:
+        """This lane's part of the workers; lanes share where there are fewer workers than lanes.
+
+        >>> [Lane(i, (2, 1)).of([0, 1, 2]) for i in range(2)]
+        [(0, 1), (2,)]
+        >>> [Lane(i, (2, 2)).of([0, 1, 2]) for i in range(2)], [Lane(i, (5, 1)).of([0, 1]) for i in range(2)]
+        ([(0, 1), (2,)], [(0,), (1,)])
+        >>> [Lane(i, (1, 1, 1)).of([7, 8]) for i in range(3)]
+        [(7,), (8,), (7,)]
+        """
+        lanes, there = len(self.sizes), len(workers)
+        if there <= lanes:
+            return (workers[self.number % there],)
+        edges = [0]
+        for lane in range(lanes):
+            share = round(sum(self.sizes[: lane + 1]) / sum(self.sizes) * there)
+            edges.append(min(max(share, edges[-1] + 1), there - (lanes - 1 - lane)))
+        return tuple(workers[edges[self.number] : edges[self.number + 1]])
 
 
 class Engine(Protocol):
     """Carries out stages."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """``jobs`` or ``resident``."""
 
-    def run(self, rows: BatchRows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
-        """Run the stages on the rows and give back what came out of the last one."""
-
-    def resize(self, workers: int) -> None:
-        """Use so many workers from the next job on."""
-
-    def close(self) -> None:
-        """The run has ended."""
+    def run(self, rows: BatchRows, stages: Sequence[Stage], lane: Lane | None = None) -> list[pa.RecordBatch]:
+        """Run the stages on the rows, on all workers or those of a lane; what came out of the last stage."""
 
 
 @dataclass
@@ -94,8 +123,8 @@ class JobsEngine:
     spark: SparkSession
     name: str = "jobs"
 
-    def run(self, rows: BatchRows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
-        """One Spark job."""
+    def run(self, rows: BatchRows, stages: Sequence[Stage], lane: Lane | None = None) -> list[pa.RecordBatch]:
+        """One Spark job; jobs that run beside each other share the slots."""
         first, *others = stages
         frame = self._frame(rows).mapInArrow(first.function, first.schema)
         for stage in others:
@@ -110,12 +139,6 @@ class JobsEngine:
             return self.spark.range(0, rows.numbers, 1, rows.tasks)
         assert rows.schema is not None
         return self.spark.range(0, rows.tasks, 1, rows.tasks).mapInArrow(_ReadAll(rows.readings), rows.schema)
-
-    def resize(self, workers: int) -> None:
-        """Partitions are free; there is nothing to do."""
-
-    def close(self) -> None:
-        """Nothing stays behind."""
 
 
 @dataclass
@@ -141,14 +164,24 @@ class ResidentEngine:
         self._next = 0
         self._introduced: tuple[tuple[int, int], ...] = ()
         self._order = threading.Lock()
-        self.efforts: list[Effort] = []
+        self._effort = Effort()
         workers.receiver(self._arrived, self._lost)
         workers.plan(count)
 
-    def run(self, rows: BatchRows, stages: Sequence[Stage]) -> list[pa.RecordBatch]:
-        """One job on all workers that are there."""
-        tables = _tables(rows)
-        members = self._gathered()
+    def run(self, rows: BatchRows, stages: Sequence[Stage], lane: Lane | None = None) -> list[pa.RecordBatch]:
+        """One job on the workers that are there; rows that the driver cannot hold go through a Spark job instead."""
+        try:
+            tables = _tables(rows)
+        except Exception as error:
+            if rows.frame is None or TOO_LARGE not in str(error):
+                raise
+            self.workers.notify(
+                "A batch is larger than spark.driver.maxResultSize; it runs as a Spark job. To keep to resident workers, "
+                "limit what the source gives a batch (maxFilesPerTrigger, maxOffsetsPerTrigger) or raise that setting."
+            )
+            return JobsEngine(rows.frame.sparkSession).run(rows, stages)
+        everyone = self._gathered()
+        members = everyone if lane is None else lane.of(everyone)
         number, running = self._begin(members, rows, tables, stages)
         try:
             running.over.wait()
@@ -157,10 +190,14 @@ class ResidentEngine:
         if running.failure is not None:
             self.workers.abort(number)
             raise running.failure
-        done = [running.done[m] for m in members]
-        self.efforts.append(
-            Effort(tuple(d.busy for d in done), sum(d.cpu for d in done), sum(d.sent for d in done))
+        done = {member: running.done[member] for member in members}
+        effort = Effort(
+            {member: sum(d.busy) for member, d in done.items()},
+            sum(d.cpu for d in done.values()),
+            sum(d.sent for d in done.values()),
         )
+        with self._order:
+            self._effort = self._effort.plus(effort)
         return running.results
 
     def resize(self, workers: int) -> None:
@@ -171,10 +208,11 @@ class ResidentEngine:
         """End all workers."""
         self.workers.close()
 
-    def take_efforts(self) -> list[Effort]:
-        """What the jobs since the last call cost."""
-        taken, self.efforts = self.efforts, []
-        return taken
+    def take_effort(self) -> Effort:
+        """What the jobs since the last call cost; workers that had nothing to do are in it too."""
+        with self._order:
+            taken, self._effort = self._effort, Effort()
+        return Effort(dict.fromkeys(self.workers.members(), 0.0)).plus(taken)
 
     def _gathered(self) -> tuple[int, ...]:
         """The workers for a job: those that are there, and at least one."""
@@ -206,9 +244,9 @@ class ResidentEngine:
             )
             try:
                 hellos = self.workers.members()
-                known = tuple((m, hellos[m].port) for m in members if m in hellos)
+                known = tuple((number, hello.port) for number, hello in hellos.items())
                 if known != self._introduced:
-                    self.workers.introduce(members)
+                    self.workers.introduce(tuple(hellos))
                     self._introduced = known
                 self.workers.send_work(members, work)
                 if tables:
@@ -256,6 +294,23 @@ class ResidentEngine:
         if running is not None and running.failure is None:
             running.failure = error
             running.over.set()
+
+
+@dataclass(frozen=True)
+class InLane:
+    """An engine for those who know nothing of lanes: all their jobs go to one."""
+
+    engine: Engine
+    lane: Lane
+
+    @property
+    def name(self) -> str:
+        """The engine's."""
+        return self.engine.name
+
+    def run(self, rows: BatchRows, stages: Sequence[Stage], lane: Lane | None = None) -> list[pa.RecordBatch]:
+        """A job in the lane."""
+        return self.engine.run(rows, stages, lane or self.lane)
 
 
 @dataclass(frozen=True)

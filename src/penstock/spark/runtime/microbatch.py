@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
@@ -19,23 +19,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.careful_journal import in_words
 from penstock.core.controller import Controller
-from penstock.core.errors import PenstockError, unknown
+from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
 from penstock.page.live import serve_page
 from penstock.page.server import PageServer
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import ENGINES, BatchRows, Engine, JobsEngine, ResidentEngine, with_retries
+from penstock.spark.runtime.engine import BatchRows, Engine, JobsEngine, ResidentEngine, with_retries
+from penstock.spark.runtime.engine_choice import AUTO, EngineChoice, check_engine, chosen_engine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
+from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.starting import seconds_between_batches
-from penstock.spark.runtime.workers import room_for_workers, spark_workers
+from penstock.spark.runtime.workers import spark_workers
 
 log = logging.getLogger(__name__)
+
+#: Seconds without a batch after which what was left for the next one is done.
+IDLE = 2.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,9 @@ class Program(Protocol):
     def run_batch(self, batch: Batch) -> BatchResult:
         """Process one micro-batch; must depend on nothing but the state and the rows."""
 
+    def settled(self, batch: Batch) -> BatchResult | None:
+        """Do what the last committed batch left for the next one; None where nothing was."""
+
     def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
         """Told after the commit, with the time the whole batch took; gives progress that is known only now."""
 
@@ -100,12 +108,11 @@ class Launch:
     trigger: str = "1 second"
     available_now: bool = False
     name: str | None = None
-    engine: str = "jobs"
+    engine: str = AUTO
     workers: int = 1
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise unknown("engine", self.engine, ENGINES)
+        check_engine(self.engine)
 
     @property
     def period(self) -> float:
@@ -120,10 +127,12 @@ class MicroBatchRun:
         self,
         program: Program,
         checkpoint: Checkpoint,
+        spark: SparkSession,
         journal: Journal,
         controller: Controller[Any],
         owns_journal: bool = True,
     ) -> None:
+        self._spark = spark
         #: The run's journal: every micro-batch, every decision.
         self.journal = journal
         self._owns_journal = owns_journal
@@ -140,11 +149,15 @@ class MicroBatchRun:
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
         self._resident: ResidentEngine | None = None
-        self._most_workers = 0
+        self._choice = EngineChoice("jobs", 0, "not started")
         self._loop: OwnLoop | None = None
         self._progress: Mapping[str, Any] = {}
         self._closed = threading.Lock()
         self._prepared = False
+        self._working = threading.RLock()
+        self._ended = threading.Event()
+        self._last_batch = self._measured = time.monotonic()
+        self._idle = threading.Thread(target=self._settle_when_idle, name="penstock-idle", daemon=True)
 
     def pause(self) -> None:
         """Go on observing and deciding, but let the policy change nothing until :meth:`resume`."""
@@ -176,26 +189,27 @@ class MicroBatchRun:
     def launch(self, frame: DataFrame, how: Launch) -> None:
         """Start batches; what was opened for the run is closed where that fails."""
         try:
-            self._spark_session = frame.sparkSession
-            source = self._python_source(frame, how)
-            self._resident = self._residents(how, reserved=0 if source is not None else 1)
+            self._choice = chosen_engine(how.engine, how.workers, self._spark)
+            source = self._python_source(frame)
+            self._resident = self._residents(how)
             self._loop = None if source is None else self._own_loop(source, how)
             if self._loop is not None:
                 self._loop.start()
             else:
                 self._query = self._started(frame, how)
             self.controller.start()
+            self._idle.start()
             self._checkpoint.held_by(self._end_if_over)
         except BaseException as error:
             self._error = error
             self._end()
             raise
 
-    def _python_source(self, frame: DataFrame, how: Launch) -> PythonSource | None:
+    def _python_source(self, frame: DataFrame) -> PythonSource | None:
         """The Python data source that the run reads itself; None where Spark has to deliver."""
         before = None if self._latest is None else self._latest.offset
         begun_by_spark = self._latest is not None and before is None  # whose log has the offsets
-        if (how.engine == "jobs" and before is None) or begun_by_spark:
+        if (not self._choice.resident and before is None) or begun_by_spark:
             return None
         source = python_source_of(frame)
         if source is None and before is not None:
@@ -205,16 +219,17 @@ class MicroBatchRun:
             )
         return source
 
-    def _residents(self, how: Launch, reserved: int) -> ResidentEngine | None:
-        """Resident workers, where they are asked for and there is room for them."""
-        if how.engine == "jobs":
+    def _residents(self, how: Launch) -> ResidentEngine | None:
+        """Resident workers, where they are chosen."""
+        choice = self._choice
+        text = f"The run uses engine {choice.engine}: {choice.reason}."
+        if how.engine == "resident" and not choice.resident:
+            self._warn(text)
+        log.info(text)
+        if not choice.resident:
             return None
-        self._most_workers = room_for_workers(self._spark_session, reserved)
-        if self._most_workers < 1:
-            self._warn("There are no free slots for resident workers; the run goes on with engine='jobs'.")
-            return None
-        workers = spark_workers(self._spark_session, how.name or "run", self._warn)
-        return ResidentEngine(workers, min(how.workers, self._most_workers))
+        workers = spark_workers(self._spark, how.name or "run", self._warn)
+        return ResidentEngine(workers, min(how.workers, choice.most_workers))
 
     def _own_loop(self, source: PythonSource, how: Launch) -> OwnLoop:
         if self._resident is not None:
@@ -225,7 +240,7 @@ class MicroBatchRun:
             start, batch = dict(self._latest.offset), self._latest.batch + 1
 
         def process(rows: BatchRows, number: int, end: Offset) -> None:
-            self._process(rows, number, self._spark_session, end)
+            self._process(rows, number, self._spark, end)
 
         return OwnLoop(source, process, start, batch, how.period, how.available_now, self._warn)
 
@@ -244,7 +259,8 @@ class MicroBatchRun:
             if how.available_now
             else writer.trigger(processingTime=how.trigger)
         )
-        return now.start()
+        with light_logs(frame.sparkSession):
+            return now.start()
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
         try:
@@ -272,6 +288,11 @@ class MicroBatchRun:
         return "jobs" if self._resident is None else self._resident.name
 
     @property
+    def engine_reason(self) -> str:
+        """Why it is this engine."""
+        return self._choice.reason
+
+    @property
     def workers(self) -> dict[str, int]:
         """Resident workers planned, requested and observed; empty with engine jobs."""
         if self._resident is None:
@@ -281,6 +302,13 @@ class MicroBatchRun:
 
     def _process(
         self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
+    ) -> None:
+        with self._working:
+            self._commit(rows, batch_id, spark, offset)
+            self._last_batch = time.monotonic()
+
+    def _commit(
+        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None
     ) -> None:
         done = self._latest.batch if self._latest else -1
         if batch_id <= done:
@@ -294,10 +322,10 @@ class MicroBatchRun:
         before = self._latest.state if self._latest else self._program.first_state()
         folder = str(self._checkpoint.state_folder)
         if self._resident is not None:
-            self._resident.resize(min(self._program.workers_wanted, self._most_workers))
+            self._resident.resize(min(self._program.workers_wanted, self._choice.most_workers))
 
         def attempt() -> tuple[Batch, BatchResult]:
-            prefix = f"{batch_id:012d}-{uuid.uuid4().hex[:6]}"
+            prefix = _prefix(batch_id)
             batch = Batch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
             return batch, self._program.run_batch(batch)
 
@@ -315,6 +343,7 @@ class MicroBatchRun:
             "seconds": seconds,
             "engine": self.engine,
             "workers": self.workers,
+            **self._effort(),
         }
         known_now = self._program.committed(batch, outcome, seconds)
         self._progress = {**self._progress, **known_now}
@@ -390,8 +419,75 @@ class MicroBatchRun:
         except Exception as error:  # noqa: BLE001 - the run ends all the same
             self._warn(f"Results that wait could not be made visible: {in_words(error)}")
 
+    def _effort(self) -> dict[str, Any]:
+        """What the resident workers did since the batch before: busy share of each, CPU seconds, bytes exchanged."""
+        if self._resident is None:
+            return {}
+        effort, now = self._resident.take_effort(), time.monotonic()
+        period, self._measured = max(now - self._measured, 1e-6), now
+        shares = [min(1.0, busy / period) for _, busy in sorted(effort.busy.items())]
+        return {"worker_busy": shares, "worker_cpu": effort.cpu, "exchanged": effort.sent}
+
+    def _settle(self) -> BatchResult | None:
+        """Do what the last batch left for the next one, and commit that."""
+        latest = self._latest
+        if latest is None:
+            return None
+        engine, folder = self._engine(self._spark), str(self._checkpoint.state_folder)
+
+        def attempt() -> BatchResult | None:
+            batch = Batch(
+                latest.batch,
+                BatchRows(),
+                engine,
+                self._spark,
+                latest.state,
+                folder,
+                _prefix(latest.batch),
+                time.time(),
+            )
+            return self._program.settled(batch)
+
+        outcome = with_retries(attempt, notify=self._warn)
+        if outcome is not None:
+            manifest = replace(
+                latest, state=outcome.state, files=list(outcome.files), outputs=list(outcome.outputs)
+            )
+            self._checkpoint.commit(manifest)
+            self._latest = manifest
+            self._progress = {**self._progress, **outcome.progress}
+        return outcome
+
+    def _settle_at_the_end(self) -> None:
+        if self._error is not None:
+            return
+        try:
+            self._settle()
+        except Exception as error:  # noqa: BLE001 - what was left is done at the next start; the run still has to end
+            self._error = error
+            self._warn(f"What the last batch left was not done ({error}); a later start does it.")
+
+    def _settle_when_idle(self) -> None:
+        while not self._ended.wait(IDLE / 4):
+            if time.monotonic() - self._last_batch < IDLE or self._error is not None:
+                continue
+            if self._working.acquire(timeout=0.01):
+                try:
+                    if not self._ended.is_set():
+                        self._settle()
+                except Exception as error:  # noqa: BLE001 - shown when the run ends
+                    self._error = error
+                finally:
+                    self._working.release()
+
     def _end(self) -> None:
+        self._ended.set()
+        with self._working:
+            self._end_once()
+
+    def _end_once(self) -> None:
         if self._closed.acquire(blocking=False):
+            self._settle_at_the_end()
             if self._error is None:
                 self._flush()
             self.controller.stop()
@@ -404,3 +500,8 @@ class MicroBatchRun:
             if self._owns_journal:
                 self.controller.journal.close()
             self._checkpoint.close()
+
+
+def _prefix(batch: int) -> str:
+    """What the names of all files of one attempt at a batch begin with."""
+    return f"{batch:012d}-{uuid.uuid4().hex[:6]}"

@@ -1,6 +1,35 @@
 """Spark's own logs in a checkpoint: which batches were planned (``offsets``) and which ended (``commits``)."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+#: The file system of the logs, and the one without checksum files. Each log entry is two files with checksums, and the
+#: JVM forks a process for the permissions of each: about 30 ms an entry, twice a batch.
+_LOCAL_FILES = "fs.AbstractFileSystem.file.impl"
+_WITHOUT_CHECKSUMS = "org.apache.hadoop.fs.local.RawLocalFs"
+_setting = threading.Lock()
+
+
+@contextlib.contextmanager
+def light_logs(spark: SparkSession) -> Iterator[None]:
+    """Have the query that is started here write its logs without checksum files.
+
+    A query takes a copy of the session's settings as it starts, so queries started elsewhere keep theirs; logs that are
+    not on a local disk are not concerned.
+    """
+    with _setting:
+        before = spark.conf.get(_LOCAL_FILES, None)
+        if before is None:
+            spark.conf.set(_LOCAL_FILES, _WITHOUT_CHECKSUMS)
+        try:
+            yield
+        finally:
+            if before is None:
+                spark.conf.unset(_LOCAL_FILES)
 
 
 def last_commit(spark_folder: Path) -> int:

@@ -15,20 +15,17 @@ import contextlib
 import io
 import pickle
 import secrets
-import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
-from penstock.spark.actuators.executor_status import registered, task_slots
 from penstock.spark.runtime.channel import Channel, Frame, PeerLostError
 from penstock.spark.runtime.door import Door
 from penstock.spark.runtime.orders import Abort, Drop, Hello, Keep, Leave, Members
@@ -68,9 +65,9 @@ class Workers:
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self._launch = launch
-        self._notify = notify or (lambda text: None)
+        self.notify = notify or (lambda text: None)
         self._secret = secrets.token_bytes(32)
-        self._door = Door(bind or host, self._secret, self._serve, self._notify)
+        self._door = Door(bind or host, self._secret, self._serve, self.notify)
         self._address = (host, self._door.address[1])
         self.changed = threading.Condition()
         self._planned: set[int] = set()
@@ -80,6 +77,7 @@ class Workers:
         self._sink: Callable[[int, Frame], None] = lambda worker, frame: None
         self._lost: Callable[[int], None] = lambda worker: None
         self._keeping = _Keeping()
+        self._suppliers: dict[int, threading.Thread] = {}
         self._door.open()
 
     @property
@@ -178,12 +176,15 @@ class Workers:
         with self.changed:
             while self._connected and time.monotonic() < until:
                 self.changed.wait(0.5)
+        for supplier in list(self._suppliers.values()):  # whoever starts next finds their slots free
+            supplier.join(max(0.0, until - time.monotonic()))
         self._door.close()
 
     def _submit(self, number: int) -> None:
         thread = InheritableThread(
             target=self._supply, args=(number,), name=f"penstock-worker-{number}", daemon=True
         )
+        self._suppliers[number] = thread
         thread.start()
 
     def _supply(self, number: int) -> None:
@@ -201,7 +202,7 @@ class Workers:
                     self._submitted.discard(number)
                     return
             if failure:
-                self._notify(f"Resident worker {number} ended ({failure}) and is asked for again.")
+                self.notify(f"Resident worker {number} ended ({failure}) and is asked for again.")
             pause = RETRY if time.monotonic() - started > 60.0 else min(2 * pause, LONGEST_RETRY)
             time.sleep(pause)
 
@@ -269,13 +270,6 @@ def spark_workers(spark: SparkSession, name: str, notify: Callable[[str], None] 
     conf = context.getConf()
     host = conf.get("spark.driver.host") or "127.0.0.1"
     return Workers(launch, host, conf.get("spark.driver.bindAddress"), notify)
-
-
-def room_for_workers(spark: SparkSession, reserved: int) -> int:
-    """How many resident workers the application has free slots for; some are left for the source's own tasks."""
-    slots = task_slots(spark)
-    busy = sum(executor.active_tasks for executor in registered(spark))
-    return sys.maxsize if slots == inf else int(slots - busy - reserved)
 
 
 class _Keeping:
