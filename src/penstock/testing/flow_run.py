@@ -107,4 +107,8 @@ def start_in_process(
     plant = FlowPlant(program, lambda: slots)
     program.listen(plant.put)
     controller = Controller(plant, policy, journal=kept, period=0.0)
-    return InProcessRun(program, held, InProcessSession(), kept, controller)  # type: ignore[arg-type]
+    try:
+        return InProcessRun(program, held, InProcessSession(), kept, controller)  # type: ignore[arg-type]
+    except BaseException:
+        held.close()
+        raise

@@ -157,7 +157,6 @@ class MicroBatchRun:
         self._working = threading.RLock()
         self._ended = threading.Event()
         self._last_batch = self._measured = time.monotonic()
-        self._idle = threading.Thread(target=self._settle_when_idle, name="penstock-idle", daemon=True)
 
     def pause(self) -> None:
         """Go on observing and deciding, but let the policy change nothing until :meth:`resume`."""
@@ -198,7 +197,7 @@ class MicroBatchRun:
             else:
                 self._query = self._started(frame, how)
             self.controller.start()
-            self._idle.start()
+            threading.Thread(target=self._settle_when_idle, name="penstock-idle", daemon=True).start()
             self._checkpoint.held_by(self._end_if_over)
         except BaseException as error:
             self._error = error
