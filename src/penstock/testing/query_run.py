@@ -14,9 +14,10 @@ from penstock.spark.query.query_plant import QueryPlant
 from penstock.spark.query.run import QueryRun
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import ResidentEngine
+from penstock.spark.runtime.engine_choice import EngineChoice
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
-from penstock.testing.frames import InProcessFrame
+from penstock.testing.frames import InProcessFrame, InProcessSession
 
 
 class InProcessQueryRun(QueryRun):
@@ -40,11 +41,14 @@ class InProcessQueryRun(QueryRun):
 
     def use(self, engine: ResidentEngine) -> None:
         """Carry out the stages of the next batches by resident workers."""
-        self._resident, self._most_workers = engine, 64
+        self._resident = engine
+        self._choice = EngineChoice("resident", 64, "given by hand")
 
     def finish(self) -> None:
-        """End the run."""
+        """End the run: what the last batch left to the next one is done and committed."""
         self._end()
+        if self._error is not None:
+            raise self._error
 
 
 def start_query_in_process(
@@ -61,4 +65,4 @@ def start_query_in_process(
     held = Checkpoint(base / "checkpoint", program.identity, Gathering.of(gather))
     journal = Journal()
     controller: Controller[Any] = Controller(QueryPlant(program), None, journal=journal, period=0.0)
-    return InProcessQueryRun(program, held, journal, controller)
+    return InProcessQueryRun(program, held, InProcessSession(), journal, controller)  # type: ignore[arg-type]
