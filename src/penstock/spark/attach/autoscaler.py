@@ -24,6 +24,7 @@ from penstock.core.policy import AnyPolicy
 from penstock.page.live import serve_page
 from penstock.page.server import PageServer
 from penstock.policies import Static
+from penstock.policies.lag import HeldToLag
 from penstock.policies.own_process import OwnProcess
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
@@ -311,12 +312,13 @@ class Autoscaler:
             self.controller.stop()
             with contextlib.suppress(Exception):  # a session that is gone has no listeners
                 self._watcher.end()
+            inside = self._policy.policy if isinstance(self._policy, HeldToLag) else self._policy
             for part in (
                 self._groups,
                 self._endpoint,
                 self._page,
                 self._careful if self._owns_journal else None,
-                self._policy if isinstance(self._policy, OwnProcess) else None,
+                inside if isinstance(inside, OwnProcess) else None,
             ):
                 if part is not None:
                     with contextlib.suppress(OSError):
