@@ -26,20 +26,25 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one session or one cluster run in one process, first of all; of the others, those of one file do."""
+    """Tests of one session or one cluster run in one process, first of all; of the others, those of one file do.
+
+    What takes long begins early, so that both processes end at about the same time.
+    """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=lambda item: _ORDER.get(_group(item), len(_ORDER)))
+    items.sort(key=_turn)
 
 
-_ORDER = {"spark": 0, "cluster": 1}
+def _turn(item: pytest.Item) -> int:
+    drives = item.get_closest_marker("spark") or item.get_closest_marker("cluster")
+    return {"spark": 0, "cluster": 1}.get(_group(item), 2 if drives else 3)
 
 
 def _group(item: pytest.Item) -> str:
     asked = getattr(item, "fixturenames", ())
     if "spark" in asked or "broker" in asked:
         return "spark"
-    if "cluster" in asked or item.get_closest_marker("spark") or item.get_closest_marker("cluster"):
+    if "cluster" in asked:
         return "cluster"
     return item.nodeid.partition("::")[0]
 

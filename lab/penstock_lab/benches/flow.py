@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.errors import unknown
 from penstock.apps import finance, wordcount
 from penstock.spark import session
 from penstock_lab.benches.flow_layouts import compare_layouts
@@ -22,18 +23,27 @@ from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_fl
 from penstock_lab.results import ResultsPage, Table
 
 
-def run(quick: bool, folder: Path) -> ResultsPage:
-    """All comparisons."""
-    report = ResultsPage("Flows", "penstock bench flow" + (" --quick" if quick else ""))
+def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
+    """All comparisons, or one."""
+    parts = {
+        "keyed": _keyed,
+        "words": _words,
+        "bargains": _bargains,
+        "layouts": compare_layouts,
+        "organic": compare_organic,
+    }
+    if part is not None and part not in parts:
+        raise unknown("part", part, parts)
+    given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
+    report = ResultsPage("Flows", "penstock bench flow" + given)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-        spark = session("local[2]", app="penstock bench flow")
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
+        options = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
+        spark = session("local[4]", app="penstock bench flow", config=options)
         bench = FlowBench(spark, Path(scratch))
-        _keyed(bench, report, quick)
-        _words(bench, report, quick)
-        _bargains(bench, report, quick)
-        compare_layouts(bench, report, quick)
-        compare_organic(bench, report, quick)
+        for name, compare in parts.items():
+            if part in (None, name):
+                compare(bench, report, quick)
         spark.stop()
     return report
 

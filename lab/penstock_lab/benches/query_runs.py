@@ -25,7 +25,13 @@ WARM_UP = 2
 def main(path: str) -> None:
     """Do all the runs of a specification."""
     spec = json.loads(Path(path).read_text())
-    spark = session(spec["master"], app="penstock bench query")
+    os.sched_setaffinity(0, range(spec["cores"]))  # inherited by the JVM and all workers
+    # As many slots again as cores: resident workers keep theirs.
+    slots = {
+        "spark.default.parallelism": str(spec["cores"]),
+        "spark.sql.shuffle.partitions": str(spec["cores"]),
+    }
+    spark = session(f"local[{2 * spec['cores']}]", app="penstock bench query", config=slots)
     results = [RUNS[run["kind"]](spark, run) for run in spec["runs"]]
     spark.stop()
     sys.stdout.write("\n" + json.dumps(results) + "\n")
@@ -121,6 +127,8 @@ def _query(run: Mapping[str, Any]) -> ps.PreferenceQuery:
         disorder=_disorder(run),
         window_strategy=run.get("windows", "SHARED"),
         splitting=run.get("splitting", "AS_PID"),
+        pane_workers=run.get("workers", 2),
+        window_workers=run.get("workers", 2),
     )
 
 
