@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.errors import unknown
 from penstock.apps import finance, wordcount
+from penstock.core.errors import unknown
 from penstock.spark import session
 from penstock_lab.benches.flow_layouts import compare_layouts
 from penstock_lab.benches.flow_operators import totals

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.core.errors import unknown
 from penstock_lab.benches import query_flights, query_kills
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
@@ -88,11 +87,12 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
             "flights": lambda: query_flights.add(report, bench.session),
             "kills": lambda: query_kills.add(report, Path(scratch), sizes.kills),
         }
-        for name in QUICK_PARTS if quick else parts:
-            part = parts[name]
+        if part is not None and part not in parts:
+            raise unknown("part", part, parts)
+        for name in [part] if part else QUICK_PARTS if quick else parts:
             announce(name)
             try:
-                part()
+                parts[name]()
             except RuntimeError as error:  # one part that fails takes not the others' results with it
                 announce(str(error))
                 report.claim(f"the part '{name}' runs to its end", "yes", str(error).splitlines()[-1], False)
