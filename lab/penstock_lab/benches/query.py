@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.core.errors import unknown
 from penstock_lab.benches import query_flights, query_kills
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
