@@ -27,6 +27,7 @@ BENCHES: dict[str, str] = {
     "models": "MAP fitting and queue solvers: speed and accuracy",
     "nexmark": "queries of Nexmark: flows beside Spark's own operators, and every policy under four loads",
     "query": "streaming preference queries against a sliding window written by hand, and recovery from kills",
+    "windows": "aggregates over sliding windows against Spark's own, with native functions and with a Python one",
     "traffic": "arrival generators and trace statistics",
     "sim": "simulator speed and control cost",
 }

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,9 @@ class KeyStates:
         self.free, self.waits = task.spec.state is None, RULE in state.columns
         self.columns = () if task.spec.state is None else tuple(c.name for c in task.spec.state)
         self.wholes = [_whole(state.columns[name].dtype) for name in self.columns]
+        self._take = itemgetter(*self.columns) if len(self.columns) > 1 else None
+        #: The values of plain columns as Python's, by slot; made once, since a call each is what costs.
+        self._plain: list[list[Any]] | None = None
 
     def rule(self, slot: int) -> FiringRule:
         """The firing rule in force for a key, as it was written last."""
@@ -102,41 +106,57 @@ class KeyStates:
         if self.free:
             raw = self.state.columns[FREE][slot]
             return {} if raw is None else pickle.loads(raw)
-        found = {}
-        for name in self.columns:
-            column = self.state.columns[name]
-            value = column[slot]
-            # Lists and the like may be changed in place, and the columns keep what was before until all is well.
-            found[name] = pickle.loads(pickle.dumps(value)) if column.dtype == object else value.item()
-        return found
+        if None in self.wholes:
+            return {name: self._value(self.state.columns[name], slot) for name in self.columns}
+        if self._plain is None:
+            self._plain = [self.state.columns[name].tolist() for name in self.columns]
+        return {name: column[slot] for name, column in zip(self.columns, self._plain, strict=True)}
+
+    def _value(self, column: Any, slot: int) -> Any:
+        # Lists and the like may be changed in place, and the columns keep what was before until all is well.
+        value = column[slot]
+        return pickle.loads(pickle.dumps(value)) if column.dtype == object else value.item()
 
     def encoded(self, values: KeyState) -> Encoded:
-        """A state as it will be written; raises where it is not what was declared. An empty one forgets the key."""
-        rule = None if values.rule is self.task.spec.need else values.rule.text
-        return self._checked(values) if values else (), rule, values.pending
+        """A state as it will be written; raises where its fields are not those declared. An empty one forgets the key."""
+        rule = None
+        if self.waits and values.rule is not self.task.spec.need:
+            rule = values.rule.text
+        return self._taken(values) if values else (), rule, values.pending
 
-    def _checked(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _taken(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         if self.free:
             return (pickle.dumps(dict(values), protocol=5),)
-        if len(values) != len(self.columns) or any(name not in values for name in self.columns):
+        if len(values) != len(self.columns):
             raise self._not_declared(values)
-        made = tuple(values[name] for name in self.columns)
-        for value, whole, name in zip(made, self.wholes, self.columns, strict=True):
-            if whole is not None and not whole(value):
-                kind = self.state.columns[name].dtype
-                raise BadState(
-                    f"Operator '{self.task.context.name}' put {value!r} into its state column '{name}', which is {kind}; "
-                    "put in what fits exactly, or declare another type."
-                )
+        try:
+            made: tuple[Any, ...] = (
+                self._take(values) if self._take is not None else tuple(values[name] for name in self.columns)
+            )
+        except KeyError:
+            raise self._not_declared(values) from None
         return made
 
     def check(self, done: Mapping[int, Encoded]) -> None:
         """Raise where values do not fit the types of their columns."""
         written = {slot: made for slot, (made, _, _) in done.items() if made}
-        if self.free or all(whole is not None for whole in self.wholes) or not written:
+        if self.free or not written:
             return
-        slots = np.array(list(written), dtype=np.int64)
-        some = self.state.part(slots)
+        for at, (name, whole) in enumerate(zip(self.columns, self.wholes, strict=True)):
+            values = [made[at] for made in written.values()]
+            if whole is not None and not _all_whole(values, self.state.columns[name].dtype):
+                wrong = next((v for v in values if not whole(v)), None)
+                if wrong is not None:
+                    raise BadState(
+                        f"Operator '{self.task.context.name}' put {wrong!r} into its state column '{name}', which is "
+                        f"{self.state.columns[name].dtype}; put in what fits exactly, or declare another type."
+                    )
+        if None in self.wholes:
+            self._check_others(written)
+
+    def _check_others(self, written: Mapping[int, tuple[Any, ...]]) -> None:
+        """The columns that are not plain numbers."""
+        some = self.state.part(np.array(list(written), dtype=np.int64))
         for at, name in enumerate(self.columns):
             if self.wholes[at] is None:
                 some.columns[name][:] = _objects([made[at] for made in written.values()])
@@ -144,18 +164,24 @@ class KeyStates:
 
     def write(self, done: Mapping[int, Encoded]) -> None:
         """Keep states."""
+        self._plain = None
         names = (FREE,) if self.free else self.columns
-        for slot, (made, rule, timers) in done.items():
+        for slot, (_, rule, timers) in done.items() if self.waits or self.task.spec.on_timer else ():
             if self.waits:
                 self.state.columns[RULE][slot] = rule
             for name, due in timers.items():
                 self.state.columns[name][slot] = due
-            if not made:
-                self.state.dropped[slot] = True
-                continue
-            self.state.dropped[slot] = False
-            for name, value in zip(names, made, strict=True):
-                self.state.columns[name][slot] = value
+        self.state.dropped[[slot for slot, (made, _, _) in done.items() if not made]] = True
+        written = {slot: made for slot, (made, _, _) in done.items() if made}
+        if not written:
+            return
+        slots = np.fromiter(written, dtype=np.int64, count=len(written))
+        self.state.dropped[slots] = False
+        for name, values in zip(names, zip(*written.values(), strict=True), strict=True):
+            column = self.state.columns[name]
+            column[slots] = (
+                _objects(list(values)) if column.dtype == object else np.array(values, column.dtype)
+            )
 
     def _not_declared(self, values: Mapping[str, Any]) -> BadState:
         operator, has = self.task.context.name, ", ".join(self.columns)
@@ -190,6 +216,19 @@ def _whole(dtype: Any) -> Callable[[Any], bool] | None:
     if dtype.kind == "f":
         return lambda value: isinstance(value, float | int | np.number) and not isinstance(value, bool)
     return None
+
+
+def _all_whole(values: list[Any], dtype: Any) -> bool:
+    """Whether all values surely fit a column of numbers: found out at once; False means: look at each."""
+    kinds = set(map(type, values))
+    if dtype.kind == "b":
+        return kinds <= {bool}
+    if dtype.kind == "f":
+        return kinds <= {float, int}
+    if kinds != {int}:
+        return False
+    limits = np.iinfo(dtype)
+    return bool(min(values) >= limits.min and max(values) <= limits.max)
 
 
 def _objects(values: list[Any]) -> Any:

@@ -1,6 +1,6 @@
 """Where operators put what they give out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -35,9 +35,10 @@ class Output:
         self._chunks: list[tuple[str, Chunk]] = []
         self._at: Any = None
         self._single = False
-        self._call: Any = 0
-        #: Rows given out one by one: their values in the order of the port's columns, position, number of the call.
-        self._singles: dict[str, list[tuple[Any, Any, Any]]] = {port: [] for port in schemas}
+        #: Rows given out one by one: their values in the order of the port's columns.
+        self._singles: dict[str, list[Any]] = {port: [] for port in schemas}
+        #: From which row on they are of which call, with its position: (first row, position, call), by port.
+        self._calls: dict[str, list[tuple[int, Any, Any]]] = {port: [] for port in schemas}
         self._values: dict[str, Callable[[Any], Any]] = {p: _values(s) for p, s in schemas.items()}
 
     def emit(self, rows: Any, port: str | None = None, at: Any = None) -> None:
@@ -48,17 +49,18 @@ class Output:
         the :class:`Rows` themselves); may be left out where one row is given out for each row taken in. Values must
         fit the declared types exactly; columns that the port does not have are left out.
         """
-        name = self._port(port)
-        if self._single:
+        if self._single:  # a call of its own for every row: no detours here
+            name = self._first if port is None else port
             try:
-                values = self._values[name](rows)
+                self._singles[name].append(self._values[name](rows))
             except KeyError as missing:
+                self._port(port)
                 raise BadOutput(
                     f"Operator '{self._operator}' gave out a row without the column {missing} of port '{name}': "
                     f"{str(dict(rows))[:SHOWN]}."
                 ) from None
-            self._singles[name].append((values, self._at, self._call))
             return
+        name = self._port(port)
         table, causes = self._table(rows, name, at)
         self._chunks.append((name, Chunk(table, causes)))
 
@@ -66,7 +68,14 @@ class Output:
 
     def expect(self, at: Any, single: bool, call: Any = 0) -> None:
         """Say what causes what is given out next (positions, or one position), in which grain it comes, from which call."""
-        self._at, self._single, self._call = at, single, call
+        self._at, self._single = at, single
+        if single:
+            for port, singles in self._singles.items():
+                calls = self._calls[port]
+                if calls and calls[-1][0] == len(singles):
+                    calls[-1] = (len(singles), at, call)  # the call before gave out nothing here
+                else:
+                    calls.append((len(singles), at, call))
 
     def mark(self) -> int:
         """How much has been given out as tables."""
@@ -79,33 +88,50 @@ class Output:
     def forget(self, calls: Any) -> None:
         """Forget the rows that some calls gave out."""
         for port, singles in self._singles.items():
-            self._singles[port] = [one for one in singles if one[2] not in calls]
+            kept: list[Any] = []
+            marks: list[tuple[int, Any, Any]] = []
+            for (first, at, call), end in self._spans(port):
+                if call not in calls:
+                    marks.append((len(kept), at, call))
+                    kept += singles[first:end]
+            self._singles[port], self._calls[port] = kept, marks
 
     def settle(self) -> None:
         """Make columns of the rows given out one by one; raises, with the calls to blame, where some do not fit."""
         made = {port: self._columns(port) for port, singles in self._singles.items() if singles}
         for port, chunk in made.items():
             self._chunks.append((port, chunk))
-            self._singles[port] = []
+        for port in self._singles:
+            self._singles[port], self._calls[port] = [], []
 
     def close(self) -> dict[str, Chunk]:
         """All that was given out, by port in order of position; nothing can be given out any more."""
-        self._open = False
+        self._open = self._single = False
         by_port: dict[str, list[Chunk]] = {}
         for name, chunk in self._chunks:
             by_port.setdefault(name, []).append(chunk)
         return {name: joined(chunks) for name, chunks in by_port.items()}
 
+    def _spans(self, port: str) -> Iterator[tuple[tuple[int, Any, Any], int]]:
+        """The calls that gave out rows on a port, each with where its rows end."""
+        calls = self._calls[port]
+        return zip(calls, [*(c[0] for c in calls[1:]), len(self._singles[port])], strict=True)
+
     def _columns(self, port: str) -> Chunk:
-        schema, singles = self._schemas[port], self._singles[port]
-        rows = [values for values, _, _ in singles]
+        schema, rows = self._schemas[port], self._singles[port]
         columns = (
             dict(zip(schema.names, zip(*rows, strict=True), strict=True))
             if len(schema) > 1
             else dict.fromkeys(schema.names, rows)
         )
-        table = self._typed(columns, port, lambda row: singles[row][2])
-        return Chunk(table, np.array([at for _, at, _ in singles], dtype=np.int64))
+        firsts = np.array([first for first, _, _ in self._calls[port]])
+
+        def cause(row: int) -> Any:
+            return self._calls[port][int(np.searchsorted(firsts, row, side="right")) - 1][2]
+
+        table = self._typed(columns, port, cause)
+        at = np.array([at for _, at, _ in self._calls[port]], dtype=np.int64)
+        return Chunk(table, np.repeat(at, np.diff(np.append(firsts, len(rows))), axis=0))
 
     def _typed(self, columns: Mapping[str, Any], port: str, cause: Callable[[int], Any] | None) -> pa.Table:
         """The columns in their declared types; raises, with what caused the misfits, where there are any."""

@@ -107,8 +107,18 @@ class Rows:
 
     def lists(self) -> list[dict[str, Any]]:
         """The rows as dictionaries."""
-        listed: list[dict[str, Any]] = self.table.to_pylist()
-        return listed
+        names = self.table.column_names
+        if not names:
+            return [{} for _ in range(len(self))]
+        values = zip(*(_listed(column) for column in self.table.columns), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in values]
+
+
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; those of plain numbers by numpy, which is many times as quick as Arrow."""
+    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    listed: list[Any] = column.to_numpy().tolist() if plain and not column.null_count else column.to_pylist()
+    return listed
 
 
 PortRows = Mapping[str, Rows]

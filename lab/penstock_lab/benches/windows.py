@@ -1,0 +1,262 @@
+"""Sliding windows of aggregates: WindowQuery against Spark's own windowed aggregation.
+
+All sides read the same files, one a micro-batch, on two cores, and are timed by Spark's own account of each batch, without the
+first ones. *Native* is ``groupBy(window(...), key)`` with Spark's count, sum and max. *Python* is what a user
+writes for a function that Spark does not have: collect the values of each window, then numpy over Arrow; ours is the same function
+as an aggregate of a user's own.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import penstock as ps
+from penstock.aggregates import Aggregate, count, max_of, sum_of
+from penstock.spark import session
+from penstock_lab.judging import at_least, every
+from penstock_lab.results import ResultsPage, Table, announce
+
+#: Batches that only warm up.
+WARM_UP = 3
+FILES = 8
+SCHEMA = "t timestamp, k long, v long"
+
+
+class GeometricMean(Aggregate):
+    """The function that Spark does not have: the geometric mean of one plus the values."""
+
+    partials = {"logs": pa.float64()}  # noqa: RUF012 - as a user writes it
+
+    def lift(self, values: Any) -> dict[str, Any]:
+        """Logarithms."""
+        return {"logs": np.log1p(values.astype(float))}
+
+    def combine(self, left: Any, right: Any) -> dict[str, Any]:
+        """Their sums."""
+        return {"logs": left["logs"] + right["logs"]}
+
+    def lower(self, partials: Any, rows: Any) -> Any:
+        """The mean."""
+        return np.exp(partials["logs"] / np.maximum(rows, 1))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Panes a window, groups, rows a batch."""
+
+    panes: int
+    groups: int
+    rows: int
+
+    @property
+    def span(self) -> int:
+        """Panes, of a second each, that a batch holds."""
+        return max(4, self.panes // 5)
+
+    @property
+    def window(self) -> str:
+        """The window's length."""
+        return f"{self.panes} seconds"
+
+
+def run(quick: bool, folder: Path) -> ResultsPage:
+    """All cases."""
+    report = ResultsPage(
+        "Sliding windows of aggregates", "penstock bench windows" + (" --quick" if quick else "")
+    )
+    rows = 20_000 if quick else 100_000
+    native = [Case(p, g, rows) for p in ((2, 20) if quick else (2, 20, 100)) for g in ((1, 1000) if quick else (1, 1000, 100_000))]  # fmt: skip
+    python = [Case(20, 1000, rows)] if quick else [Case(p, g, rows) for p in (2, 20) for g in (1, 1000)]
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        spark = session(
+            "local[2]", app="penstock bench windows", config={"spark.sql.shuffle.partitions": "2"}
+        )
+        bench = _Bench(spark, Path(scratch))
+        bench.measure(Case(2, 10, 2000), _plain, _native)  # everything is compiled once
+        _against(report, bench, "native functions", native, _plain, _native, _judge_native)
+        _against(report, bench, "a Python function", python, _own, _python, _judge_python)
+        spark.stop()
+    return report
+
+
+@dataclass
+class _Bench:
+    spark: Any
+    scratch: Path
+    runs: int = 0
+
+    def measure(self, case: Case, ours: Callable[..., Any], theirs: Callable[..., Any]) -> dict[str, Any]:
+        """Both sides on the same files: rows a second, and whether the results are equal."""
+        source = self._files(case)
+        done = {}
+        for name, side in (("ours", ours), ("theirs", theirs)):
+            work = self.scratch / f"run{self.runs}"
+            self.runs += 1
+            frame = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
+            query = side(case, frame, work)
+            done[name] = {"rate": _rate(query, case), "windows": _windows(work / "out")}
+            shutil.rmtree(work / "ck", ignore_errors=True)
+        shutil.rmtree(source)
+        return done
+
+    def _files(self, case: Case) -> Path:
+        source = self.scratch / f"in{self.runs}"
+        source.mkdir()
+        rng = np.random.default_rng(case.panes + case.groups)
+        for number in range(FILES):
+            times = (
+                np.sort(rng.integers(0, case.span * 1_000_000, case.rows)) + number * case.span * 1_000_000
+            )
+            table = pa.table(
+                {
+                    "t": pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")),
+                    "k": rng.integers(0, case.groups, case.rows),
+                    "v": rng.integers(0, 1000, case.rows),
+                }
+            )
+            pq.write_table(table, source / f"{number:03d}.parquet")
+        return source
+
+
+def _rate(query: Any, case: Case) -> float:
+    """Rows a second by Spark's own account, without the first batches and those without rows."""
+    batches = [p for p in query.recentProgress if p["numInputRows"] > 0][WARM_UP:]
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in batches) / 1000
+    return len(batches) * case.rows / seconds
+
+
+def _windows(folder: Path) -> dict[tuple[Any, int], tuple[float, ...]]:
+    tables = [pq.read_table(f) for f in folder.glob("*.parquet")]
+    if not tables:
+        return {}
+    whole = pa.concat_tables(tables)
+    starts = whole.column("window_start").cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_pylist()
+    names = [n for n in whole.column_names if n not in ("window_start", "window_end", "k")]
+    values = zip(*(whole.column(n).to_pylist() for n in names), strict=True)
+    return dict(zip(zip(starts, whole.column("k").to_pylist(), strict=True), values, strict=True))
+
+
+def _plain(case: Case, frame: Any, work: Path) -> Any:
+    return _window_query({"n": count(), "total": sum_of("v"), "high": max_of("v")}, case, frame, work)
+
+
+def _own(case: Case, frame: Any, work: Path) -> Any:
+    return _window_query({"typical": GeometricMean("v")}, case, frame, work)
+
+
+def _window_query(aggregates: Any, case: Case, frame: Any, work: Path) -> Any:
+    query = ps.WindowQuery(
+        aggregates, time="t", window=case.window, slide="1 second", by="k", disorder=ps.FixedDelay("1 microsecond"),
+        pane_workers=2, window_workers=2,
+    )  # fmt: skip
+    started = query.start(frame, output=work / "out", checkpoint=work / "ck", available_now=True)
+    started.await_termination()
+    return started.query
+
+
+def _grouped(case: Case, frame: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    late = frame.withWatermark("t", "1 microsecond")
+    return late.groupBy(F.window("t", case.window, "1 second").alias("w"), "k")
+
+
+def _native(case: Case, frame: Any, work: Path) -> Any:
+    from pyspark.sql import functions as F
+
+    figures = _grouped(case, frame).agg(
+        F.count("*").alias("n"), F.sum("v").alias("total"), F.max("v").alias("high")
+    )
+    return _written(figures.select(F.col("w.start").alias("window_start"), "k", "n", "total", "high"), work)
+
+
+def _python(case: Case, frame: Any, work: Path) -> Any:
+    from pyspark.sql import functions as F
+
+    lists = _grouped(case, frame).agg(F.collect_list("v").alias("values"))
+    lists = lists.select(F.col("w.start").alias("window_start"), "k", "values")
+
+    def typical(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            means = [
+                float(np.exp(np.log1p(values.values.to_numpy()).mean())) for values in batch.column("values")
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [batch.column("window_start"), batch.column("k"), pa.array(means, pa.float64())],
+                names=["window_start", "k", "typical"],
+            )
+
+    return _written(lists.mapInArrow(typical, "window_start timestamp, k long, typical double"), work)
+
+
+def _written(frame: Any, work: Path) -> Any:
+    writer = (
+        frame.writeStream.format("parquet")
+        .outputMode("append")
+        .option("checkpointLocation", str(work / "ck"))
+    )
+    query = writer.trigger(availableNow=True).start(str(work / "out"))
+    query.awaitTermination()
+    return query
+
+
+Judge = Callable[[ResultsPage, dict[Case, float]], None]
+
+
+def _against(
+    report: ResultsPage, bench: _Bench, name: str, cases: list[Case], ours: Any, theirs: Any, judge: Judge
+) -> None:
+    rows, ratios, equal = [], dict[Case, float](), 0
+    for case in cases:
+        announce(f"{name}: {case.panes} panes a window, {case.groups:,} groups")
+        done = bench.measure(case, ours, theirs)
+        same, shared = _same(done["ours"]["windows"], done["theirs"]["windows"])
+        equal += same
+        ratios[case] = done["ours"]["rate"] / done["theirs"]["rate"]
+        rows.append(
+            (case.panes, case.groups, done["ours"]["rate"], done["theirs"]["rate"], ratios[case], shared)
+        )
+    report.tables.append(
+        Table(
+            f"Against {name}: rows a second",
+            ("panes a window", "groups", "WindowQuery", "Spark", "ratio", "results compared"),
+            rows,
+            f"{cases[0].rows:,} rows a batch, a pane a second, batches of {cases[0].span} panes and more; two cores.",
+        )
+    )
+    report.claim(
+        f"Results equal those of {name}",
+        "in every case",
+        f"{equal} of {len(cases)}",
+        every(equal, len(cases)),
+    )
+    judge(report, ratios)
+
+
+def _same(left: dict[Any, Any], right: dict[Any, Any]) -> tuple[bool, int]:
+    """Whether the windows that both gave out are equal; at the end of a stream one side may have a few more."""
+    shared = left.keys() & right.keys()
+    enough = len(shared) >= 0.7 * max(len(left), len(right), 1)
+    return enough and all(np.allclose(left[key], right[key]) for key in shared), len(shared)
+
+
+def _judge_native(report: ResultsPage, ratios: dict[Case, float]) -> None:
+    least = min(r for c, r in ratios.items() if c.panes >= 20)
+    report.claim(
+        "Ahead of native functions from 20 panes a window on",
+        "at least 1",
+        f"{least:.2f}",
+        at_least(least, 1),
+    )
+
+
+def _judge_python(report: ResultsPage, ratios: dict[Case, float]) -> None:
+    least = min(ratios.values())
+    report.claim("Against a Python function", "at least 10 times", f"{least:.1f}", at_least(least, 10))
