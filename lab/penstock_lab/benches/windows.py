@@ -129,7 +129,7 @@ def _rate(query: Any, case: Case) -> float:
     """Rows a second by Spark's own account, without the first batches and those without rows."""
     batches = [p for p in query.recentProgress if p["numInputRows"] > 0][WARM_UP:]
     seconds = sum(p["durationMs"]["triggerExecution"] for p in batches) / 1000
-    return len(batches) * case.rows / seconds
+    return float(len(batches) * case.rows / seconds)
 
 
 def _windows(folder: Path) -> dict[tuple[Any, int], tuple[float, ...]]:
