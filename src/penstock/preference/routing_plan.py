@@ -18,8 +18,9 @@ from penstock.preference.scheduling import IN_TURN, in_turn
 class RoutingPlan:
     """Where rows go in this batch: a value made by the driver, the same for all input partitions.
 
-    ``order`` lists the workers, least loaded first. A pane starts with its owner (or, new, at the place its number
-    gives it) and moves to the next worker of the list each time a share of ``threshold`` rows is full.
+    ``order`` lists the workers, least loaded first. A pane starts with its owner and moves to the next worker of the list
+    each time a share of ``threshold`` rows is full. The first pane that is new goes to the least loaded worker, the ones
+    after it to the next ones: no input partition needs to know which new panes the others see.
     """
 
     strategy: str
@@ -36,16 +37,19 @@ class RoutingPlan:
         >>> plan = RoutingPlan("AS", workers=2, order=(1, 0), threshold=2)
         >>> plan.assign(np.array([0, 0, 0, 5])).tolist()
         [1, 1, 0, 0]
+        >>> RoutingPlan("AS", workers=3, order=(2, 0, 1), owners={7: (1, 5)}).assign(np.array([7, 8, 9])).tolist()
+        [1, 2, 0]
         """
         if self.strategy in IN_TURN:
             return in_turn(self.strategy, panes, self.workers)
         distinct, index = np.unique(panes, return_inverse=True)
         position = np.argsort(np.asarray(self.order))
+        new = 1 + max(self.owners, default=-1)
         first, room = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct))
         for at, pane in enumerate(distinct.tolist()):
             owner, held = self.owners.get(pane, (-1, 0))
             known = 0 <= owner < self.workers
-            first[at] = position[owner] if known else pane % self.workers
+            first[at] = position[owner] if known else (pane - new) % self.workers
             room[at] = self._share(self.threshold - (held if known else 0))
         # Full shares before the row: none while the first owner has room.
         moved = np.zeros(len(panes), dtype=np.int64)

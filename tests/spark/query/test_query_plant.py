@@ -17,7 +17,7 @@ from penstock.policies import Fuzzy
 from penstock.spark.query.figures import stage_utilisation
 from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.query_plant import QueryPlant
-from penstock.spark.runtime.engine import BatchRows, JobsEngine
+from penstock.spark.runtime.engine import BatchRows, Effort, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.microbatch import Batch
 from penstock.testing.frames import InProcessFrame, InProcessSession
@@ -78,7 +78,7 @@ def query_run(tmp_path):
                 1000.0 + number,
             )
             outcome = program.run_batch(batch)
-            program.committed(batch, outcome, 0.2)
+            program.committed(batch, outcome, 0.2, None)
             controller.step()
             state = outcome.state
             outcomes.append(outcome)
@@ -144,6 +144,20 @@ def test_an_uneven_load_counts_more_than_an_even_one():
     assert stage_utilisation([90, 10], [0.9, 0.1], 1.0) > stage_utilisation([50, 50], [0.5, 0.5], 1.0)
 
 
+def test_stages_on_the_same_resident_workers_have_the_share_of_time_in_which_those_are_busy(query_run):
+    figures = replace(query_run(batches=1, period=1.0).outcomes[0].figures, seconds=2.1, committed=1.0)
+    overloaded = figures.on_workers(Effort({0: {0: 1.9, 1: 1.0}}, active=1.9))
+    assert (overloaded.utilisation_panes, overloaded.utilisation_windows) == (1.0, 1.0)
+    idle = replace(figures, seconds=0.2).on_workers(Effort({0: {0: 0.05, 1: 0.0}}, active=0.1))
+    assert idle.utilisation_panes == pytest.approx(0.05 / 0.9)
+    apart = replace(figures, seconds=0.5).on_workers(Effort({0: {0: 0.4}, 1: {1: 0.1}}, active=0.4))
+    assert apart.utilisation_panes > 4 * apart.utilisation_windows * 0.99
+    at_once = replace(figures, trigger=None).on_workers(Effort({0: {0: 1.9, 1: 0.0}}, active=1.9))
+    assert (
+        at_once.utilisation_panes < 0.5
+    )  # batches without a pause do not make any number of workers look busy
+
+
 def test_figures_of_batches_in_between_count_and_not_only_those_of_the_last(query_run):
     """A policy that decides every other batch gets the mean of both."""
     done = query_run(batches=4)
@@ -179,6 +193,6 @@ def test_a_listener_that_raises_costs_a_warning_and_no_batch(query_run, caplog):
     heard = []
     done.program.listeners.add(lambda figures: 1 / 0)
     done.program.listeners.add(lambda figures: heard.append(figures.batch))
-    done.program.committed(None, done.outcomes[0], 0.2)
+    done.program.committed(None, done.outcomes[0], 0.2, None)
     assert heard == [0]
     assert "ZeroDivisionError" in caplog.text

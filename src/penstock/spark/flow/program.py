@@ -20,7 +20,7 @@ from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper, lane_sizes
 from penstock.spark.flow.writing import FlowOutputs
-from penstock.spark.runtime.engine import Engine
+from penstock.spark.runtime.engine import Effort, Engine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
@@ -167,7 +167,9 @@ class FlowProgram:
         after, outputs = self.drained(batch.engine, state, batch.prefix)
         return BatchResult(after.to_json(), after.files, outputs, {"deferred": 0})
 
-    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
+    def committed(
+        self, batch: Batch, outcome: BatchResult, seconds: float, effort: Effort | None
+    ) -> Mapping[str, Any]:
         """Hand rows to the sinks on the driver, then tell those who listen."""
         if self._last is None:
             return {}

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import nan
 from statistics import fmean
 from typing import Any
@@ -12,6 +12,7 @@ from penstock.preference.splitting import SplitState
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.state import QueryState, QueryTotals
 from penstock.spark.query.window_stage import Windowed
+from penstock.spark.runtime.engine import Effort
 from penstock.spark.runtime.microbatch import Batch
 
 
@@ -98,6 +99,17 @@ class QueryFigures:
         """Seconds from the end of a window plus the slack to its commit; means something for a stream in real time."""
         return self.committed - self.due
 
+    def on_workers(self, effort: Effort) -> "QueryFigures":
+        """The same with the utilisation of resident workers: everything that tuples cost them, not the kernels alone.
+
+        Stages that run in turn share their workers and so have one utilisation; those that overlap have each its own.
+        """
+        shares = [
+            busy_share(list(busy.values()), self.trigger, self.seconds, effort.active)
+            for _, busy in sorted(effort.lanes.items())
+        ]
+        return replace(self, utilisation_panes=shares[0], utilisation_windows=shares[-1])
+
     def progress(self) -> dict[str, Any]:
         """The figures by name, as ``run.progress`` has them."""
         plain = asdict(self) | {
@@ -183,6 +195,21 @@ def stage_utilisation(rows: Sequence[float], busy: Sequence[float], period: floa
     span = period or max(busy)
     processed = [r * min(1.0, span / b) if b > 0 else r for r, b in zip(rows, busy, strict=True)]
     return utilisation(rows, processed, [min(b, span) for b in busy], span)
+
+
+def busy_share(busy: Sequence[float], trigger: float | None, seconds: float, active: float) -> float:
+    """The busy share of the busiest worker in the time that the driver leaves to workers: 1 where they cannot keep up.
+
+    Without a trigger batches follow each other at once and workers are busy whenever they can be; then the share is that
+    of all workers in the whole batch.
+
+    >>> busy_share([0.3, 0.1], 1.0, 0.5, 0.4), busy_share([1.9, 1.0], 1.0, 2.1, 1.9), busy_share([1.0, 0.0], None, 2.0, 1.0)
+    (0.3333333333333333, 1.0, 0.25)
+    """
+    if trigger is None:
+        return sum(busy) / len(busy) / max(seconds, 1e-6)
+    driver = max(seconds - active, 0.0)
+    return min(1.0, max(busy) / max(max(trigger, seconds) - driver, 1e-6))
 
 
 def _unevenness(loads: Sequence[float]) -> float:

@@ -26,7 +26,7 @@ from penstock.spark.query.routing import Lift
 from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
 from penstock.spark.query.window_output import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
-from penstock.spark.runtime.engine import Engine, InLane, Lane
+from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.microbatch import Batch, BatchResult
@@ -93,6 +93,8 @@ class QueryProgram:
         self.target: tuple[int, int] | None = None
         self._worked = (query.pane_workers, query.window_workers)
         self._previous: float | None = None
+        #: Utilisation of the pane workers in the batch before, where they are resident.
+        self._rho: float | None = None
 
     def _grouped(self) -> Any:
         """What the pane stage does with rows."""
@@ -183,7 +185,7 @@ class QueryProgram:
         turn = self._beside(batch, start) if self.query.overlap else self._in_turn(batch, start)
         folded, done = turn.folded, turn.done
         closed = _closed_between(turn.closing, committed.closed_before, done.state.closed_before)
-        rho = self._utilisation(start.pane_workers, folded)
+        rho = self._utilisation(start.pane_workers, folded) if self._rho is None else self._rho
         splitting = self.query.strategy.step(
             SplitState.from_json(start.splitting), [p.received for p in closed], rho
         )
@@ -258,10 +260,15 @@ class QueryProgram:
         after = _counted(done.state, done, Folded(BatchStats(), [], []))
         return BatchResult(after.to_json(), after.files, self._give_out(batch, done, "settled-"))
 
-    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
+    def committed(
+        self, batch: Batch, outcome: BatchResult, seconds: float, effort: Effort | None
+    ) -> Mapping[str, Any]:
         """Tell those who listen; the figures that are known only now."""
         assert isinstance(outcome.figures, QueryFigures)
         figures = replace(outcome.figures, seconds=seconds, committed=time.time())
+        if effort is not None and effort.lanes:
+            figures = figures.on_workers(effort)
+            self._rho = figures.utilisation_panes
         self.listeners.tell(figures)
         return figures.progress()
 

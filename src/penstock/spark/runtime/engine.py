@@ -7,7 +7,7 @@ Both engines do the same with the same functions, so a program does not know whi
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol, TypeVar
@@ -66,16 +66,37 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Effort:
-    """What jobs cost their workers: busy seconds by worker, CPU seconds, bytes that crossed between workers."""
+    """What jobs cost their workers: busy seconds by lane and worker, CPU seconds, bytes that crossed between workers.
 
-    busy: Mapping[int, float] = field(default_factory=dict)
+    ``active`` is how long some job was with the workers; the rest of a batch no worker could have shortened.
+    """
+
+    lanes: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     cpu: float = 0.0
     sent: int = 0
+    active: float = 0.0
 
-    def plus(self, other: "Effort") -> "Effort":
-        """Both together."""
-        busy = {w: self.busy.get(w, 0.0) + other.busy.get(w, 0.0) for w in {*self.busy, *other.busy}}
-        return Effort(busy, self.cpu + other.cpu, self.sent + other.sent)
+    @property
+    def busy(self) -> dict[int, float]:
+        """Busy seconds by worker."""
+        return _summed(self.lanes.values())
+
+    def plus(self, other: "Effort", together: float) -> "Effort":
+        """Both; ``together`` is the time for which they went on at the same time."""
+        lanes = {
+            lane: _summed([self.lanes.get(lane, {}), other.lanes.get(lane, {})])
+            for lane in {*self.lanes, *other.lanes}
+        }
+        active = self.active + other.active - together
+        return Effort(lanes, self.cpu + other.cpu, self.sent + other.sent, active)
+
+
+def _summed(several: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    total: dict[int, float] = {}
+    for one in several:
+        for key, value in one.items():
+            total[key] = total.get(key, 0.0) + value
+    return total
 
 
 @dataclass(frozen=True)
@@ -164,7 +185,7 @@ class ResidentEngine:
         self._next = 0
         self._introduced: tuple[tuple[int, int], ...] = ()
         self._order = threading.Lock()
-        self._effort = Effort()
+        self._effort, self._noted = Effort(), 0.0
         workers.receiver(self._arrived, self._lost)
         workers.plan(count)
 
@@ -182,6 +203,7 @@ class ResidentEngine:
             return JobsEngine(rows.frame.sparkSession).run(rows, stages)
         everyone = self._gathered()
         members = everyone if lane is None else lane.of(everyone)
+        began = time.monotonic()
         number, running = self._begin(members, rows, tables, stages)
         try:
             running.over.wait()
@@ -191,13 +213,7 @@ class ResidentEngine:
             self.workers.abort(number)
             raise running.failure
         done = {member: running.done[member] for member in members}
-        effort = Effort(
-            {member: sum(d.busy) for member, d in done.items()},
-            sum(d.cpu for d in done.values()),
-            sum(d.sent for d in done.values()),
-        )
-        with self._order:
-            self._effort = self._effort.plus(effort)
+        self._note(0 if lane is None else lane.number, done, began)
         return running.results
 
     def resize(self, workers: int) -> None:
@@ -209,10 +225,22 @@ class ResidentEngine:
         self.workers.close()
 
     def take_effort(self) -> Effort:
-        """What the jobs since the last call cost; workers that had nothing to do are in it too."""
+        """What the jobs since the last call cost."""
         with self._order:
             taken, self._effort = self._effort, Effort()
-        return Effort(dict.fromkeys(self.workers.members(), 0.0)).plus(taken)
+        return taken
+
+    def _note(self, lane: int, done: Mapping[int, Done], began: float) -> None:
+        effort = Effort(
+            {lane: {member: sum(d.busy) for member, d in done.items()}},
+            sum(d.cpu for d in done.values()),
+            sum(d.sent for d in done.values()),
+            time.monotonic() - began,
+        )
+        with self._order:
+            together = max(0.0, self._noted - began)  # a job in another lane was going on beside it
+            self._noted = max(self._noted, time.monotonic())
+            self._effort = self._effort.plus(effort, min(together, effort.active))
 
     def _gathered(self) -> tuple[int, ...]:
         """The workers for a job: those that are there, and at least one."""

@@ -26,7 +26,7 @@ from penstock.page.live import serve_page
 from penstock.page.server import PageServer
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import BatchRows, Engine, JobsEngine, ResidentEngine, with_retries
+from penstock.spark.runtime.engine import BatchRows, Effort, Engine, JobsEngine, ResidentEngine, with_retries
 from penstock.spark.runtime.engine_choice import AUTO, EngineChoice, check_engine, chosen_engine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Manifest, Publication
@@ -94,8 +94,13 @@ class Program(Protocol):
     def settled(self, batch: Batch) -> BatchResult | None:
         """Do what the last committed batch left for the next one; None where nothing was."""
 
-    def committed(self, batch: Batch, outcome: BatchResult, seconds: float) -> Mapping[str, Any]:
-        """Told after the commit, with the time the whole batch took; gives progress that is known only now."""
+    def committed(
+        self, batch: Batch, outcome: BatchResult, seconds: float, effort: Effort | None
+    ) -> Mapping[str, Any]:
+        """Told after the commit, with the time the whole batch took and what it cost resident workers, where it has them.
+
+        Gives progress that is known only now.
+        """
 
     def close(self) -> None:
         """The run has ended."""
@@ -336,15 +341,16 @@ class MicroBatchRun:
         self._checkpoint.commit(manifest)
         self._latest = manifest
         seconds = time.time() - started
+        effort = None if self._resident is None else self._resident.take_effort()
         self._progress = {
             **outcome.progress,
             "batch": batch_id,
             "seconds": seconds,
             "engine": self.engine,
             "workers": self.workers,
-            **self._effort(),
+            **self._shares(effort),
         }
-        known_now = self._program.committed(batch, outcome, seconds)
+        known_now = self._program.committed(batch, outcome, seconds, effort)
         self._progress = {**self._progress, **known_now}
 
     @property
@@ -418,13 +424,14 @@ class MicroBatchRun:
         except Exception as error:  # noqa: BLE001 - the run ends all the same
             self._warn(f"Results that wait could not be made visible: {in_words(error)}")
 
-    def _effort(self) -> dict[str, Any]:
+    def _shares(self, effort: Effort | None) -> dict[str, Any]:
         """What the resident workers did since the batch before: busy share of each, CPU seconds, bytes exchanged."""
-        if self._resident is None:
+        if effort is None or self._resident is None:
             return {}
-        effort, now = self._resident.take_effort(), time.monotonic()
+        now = time.monotonic()
         period, self._measured = max(now - self._measured, 1e-6), now
-        shares = [min(1.0, busy / period) for _, busy in sorted(effort.busy.items())]
+        there = {*self._resident.workers.members(), *effort.busy}
+        shares = [min(1.0, effort.busy.get(worker, 0.0) / period) for worker in sorted(there)]
         return {"worker_busy": shares, "worker_cpu": effort.cpu, "exchanged": effort.sent}
 
     def _settle(self) -> BatchResult | None:
