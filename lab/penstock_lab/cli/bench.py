@@ -30,6 +30,7 @@ BENCHES: dict[str, str] = {
     "windows": "aggregates over sliding windows against Spark's own, with native functions and with a Python one",
     "traffic": "arrival generators and trace statistics",
     "sim": "simulator speed and control cost",
+    "soak": "what grows while a query and a flow run for long",
 }
 
 #: Pages whose name differs from the benchmark's, since a paper's page has it already.
