@@ -14,6 +14,7 @@ from penstock.core.output_folder import output_folder
 
 #: Benchmark -> what it measures; the module ``penstock_lab.benches.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
+    "fuzz": "rows of every kind of nonsense through queries and flows, each accounted for",
     "flow": "flows against hand-written Structured Streaming jobs, and laid out otherwise",
     "rescale": "live rescaling of a flow against stopping and restarting a query",
     "autoscale": "ways to scale a query on a real cluster under bursts, Spark's own allocation among them",
