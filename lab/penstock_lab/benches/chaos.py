@@ -32,7 +32,7 @@ PARTS = {
     "spark-flow-resident": 30,
     "spark-executors": 10,
 }
-KILLS_A_CASE, SPARK_KILLS_A_CASE, SPARK_BATCHES = 9, 16, 90
+KILLS_A_CASE, SPARK_KILLS_A_CASE, SPARK_BATCHES = 9, 8, 40
 
 
 @dataclass

@@ -38,7 +38,7 @@ def run_case(case: Case, folder: Path, kills: int, seconds: float, cluster: bool
     life = 0
     while sum(outcome.kills.values()) < kills and time.monotonic() < give_up:
         survived = ("executor",) if cluster else SURVIVED
-        events = [(draw.choice(survived), "") for _ in range(6)]
+        events = [(draw.choice(survived), "") for _ in range(3)]
         last = draw.choice([ANY_INSTANT, *(k for k in POINTS if case.gather or k != "during compaction")])
         if last != ANY_INSTANT:
             events.append((last, draw.choice(POINTS[last])))
