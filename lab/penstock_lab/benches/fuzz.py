@@ -164,7 +164,12 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float = 3.0
     if part is not None and part not in PARTS:
         raise unknown("part of the fuzz", part, PARTS)
     rows, batches = (5_000, 12) if quick else (100_000, 10 if minutes < 30 else 100)
-    page = ResultsPage("Fuzz: every row is used, late or dead", "penstock bench fuzz")
+    words = [
+        "penstock bench fuzz",
+        *([f"--part {part}"] if part else []),
+        *(["--minutes 30"] if minutes >= 30 else []),
+    ]
+    page = ResultsPage("Fuzz: every row is used, late or dead", " ".join(words))
     chosen = [part] if part else [PARTS[0]] if quick else list(PARTS)
     table = []
     for name in chosen:

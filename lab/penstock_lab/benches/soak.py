@@ -77,7 +77,14 @@ def run(quick: bool, folder: Path, minutes: float = 30.0) -> ResultsPage:
 
 def _soak(base: Path, seconds: float) -> tuple[list[dict[str, float]], str]:
     spark = session("local[2]", app="penstock bench soak", config={"spark.sql.shuffle.partitions": "2"})
-    options: dict[str, Any] = {"model": "map2", "rate": RATE, "dispersion": 100, "dims": 3, "realtime": "true", "seed": 1}
+    options: dict[str, Any] = {
+        "model": "map2",
+        "rate": RATE,
+        "dispersion": 100,
+        "dims": 3,
+        "realtime": "true",
+        "seed": 1,
+    }
 
     def stream(seed: int) -> Any:
         return spark.readStream.format("penstock-traffic").options(**options | {"seed": seed}).load()
