@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run test check lock clean
+.PHONY: help setup java run test check docs lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,8 @@ $(STAMP): requirements.lock pyproject.toml lab/pyproject.toml scripts/setup-venv
 java:
 	@scripts/find-java --install > /dev/null
 
-run: setup ## the demo job (ARGS="--seconds 20" changes it)
-	@$(BIN)/penstock run skyline --seconds 60 $(ARGS)
+run: setup ## the demo: bursts, workers that come and go, a live page (ARGS="--seconds 20" changes it)
+	@$(BIN)/penstock run demo --seconds 60 $(ARGS)
 
 test: setup ## all tests (ARGS="tests/core -k journal" narrows it)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
@@ -32,6 +32,10 @@ check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --doctest-modules src/penstock lab/penstock_lab -p no:cacheprovider
+
+docs: $(STAMP) ## the site, into build/site; broken links are errors
+	@$(BIN)/python scripts/make-reference docs/reference
+	@$(BIN)/zensical build --clean --strict
 
 lock: ## pin the dependencies anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \

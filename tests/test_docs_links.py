@@ -17,9 +17,15 @@ _PATH = re.compile(r"(?<![\w/.])((?:src|lab|tests|docs|examples|scripts)/[\w./-]
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
+#: Pages that ``make docs`` makes from the code.
+_MADE = ("reference/commands.md", "reference/python.md")
+
+
 def missing(page: Path, text: str) -> list[str]:
     """What a page names and the repository does not have."""
-    links = [(link, page.parent / link) for link in _LINK.findall(text) if "://" not in link]
+    links = [
+        (link, page.parent / link) for link in _LINK.findall(text) if "://" not in link and link not in _MADE
+    ]
     paths = [(path, ROOT / path) for path in _PATH.findall(_LINK.sub("", text))]
     return sorted({name for name, place in [*links, *paths] if not place.exists()})
 

@@ -94,6 +94,9 @@ def test_the_wheel_has_the_package_and_no_experiments(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "penstock/__init__.py" in names
     assert "penstock/py.typed" in names
+    assert {
+        f"penstock/page/static/{n}" for n in ("page.html", "page.js", "uPlot.iife.min.js", "uPlot.LICENSE")
+    } <= set(names)
     assert {n.split("/")[0].split("-")[0] for n in names} == {"penstock"}
     assert not [n for n in names if re.search(r"penstock_lab|papers|bench|/trials/|tests?/", n)]
 
@@ -126,7 +129,7 @@ def test_every_module_of_the_wheel_can_be_imported(python):
     assert done.returncode == 0, done.stderr
 
 
-#: Runs a program whose last line waits for the end of a run, and ends the run when a window that ends late enough is out.
+#: Runs a program that starts a run, and ends the run when a window that ends late enough is out.
 DRIVE = """
 import json, sys, threading, time
 import pyarrow.dataset as ds
@@ -145,6 +148,7 @@ def until_done():
 
 threading.Thread(target=until_done, daemon=True).start()
 exec(compile(open("program.py").read(), "program.py", "exec"), names)
+names["run"].await_termination()
 rows = names["spark"].read.parquet("results/").collect()
 out = [[r.window_start.timestamp(), r.window_end.timestamp(), r.price, r.rating] for r in rows]
 print(json.dumps(sorted(out)))
@@ -154,7 +158,11 @@ print(json.dumps(sorted(out)))
 @pytest.mark.spark
 def test_the_first_query_of_the_readme_runs_with_the_declared_dependencies_alone(python, tmp_path):
     program = (
-        (ROOT / "README.md").read_text().split("## A first query")[1].split("```python")[1].split("```")[0]
+        (ROOT / "README.md")
+        .read_text()
+        .split("## A query: the best rows of the last second")[1]
+        .split("```python")[1]
+        .split("```")[0]
     )
     (tmp_path / "program.py").write_text(program)
     (tmp_path / "drive.py").write_text(DRIVE)

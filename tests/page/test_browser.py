@@ -90,9 +90,9 @@ def panels(tab):
     )
 
 
-def picture(tab, name):
+def picture(tab, name, full_page=True):
     if PICTURES:
-        tab.screenshot(path=str(Path(PICTURES) / name), full_page=True)
+        tab.screenshot(path=str(Path(PICTURES) / name), full_page=full_page)
 
 
 def test_the_page_follows_a_run_through_a_reload_a_pause_and_the_end_of_its_driver(tab, run):
@@ -191,6 +191,17 @@ def test_penstock_watch_shows_a_journal_that_grows(tab, tmp_path):
         finally:
             child.terminate()
             child.wait(PATIENCE)
+
+
+SITE = Path(__file__).parents[2] / "build" / "site" / "index.html"
+
+
+@pytest.mark.skipif(not SITE.exists(), reason="the site has not been built: make docs")
+def test_the_first_page_of_the_site_shows(tab):
+    tab.goto(SITE.as_uri())
+    assert "Penstock" in tab.title()
+    tab.get_by_role("link", name="Tutorial").first.wait_for()
+    picture(tab, "site.png", full_page=False)
 
 
 AXE = os.environ.get("PENSTOCK_AXE")

@@ -3,26 +3,29 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from math import isnan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 import penstock as ps
 from penstock.apps.flow_app import tell_page
-from penstock.apps.skyline_plot import plot_run
+from penstock.apps.run_picture import draw_run, headline
 from penstock.apps.summary import Option, Summary
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.journal import Journal
 from penstock.core.output_folder import output_folder
+from penstock.core.tables import Tables
 from penstock.preference.preference import Preference
 from penstock.traffic.spec import StreamSpec
 
-HELP = "windows of a preference query over a bursty, out-of-order stream, with a live table and a plot"
+HELP = "windows of a preference query over a bursty, out-of-order stream, with a live table and a picture"
 
 OPTIONS: Mapping[str, Option] = {
     "query": Option("skyline", "skyline, k-dominant, top-delta or top-k"),
@@ -32,6 +35,9 @@ OPTIONS: Mapping[str, Option] = {
     "rate": Option("10000", "tuples a second"),
     "dispersion": Option(
         "2000", "index of dispersion of the arrivals: 1 is Poisson, thousands are severe bursts"
+    ),
+    "shape": Option(
+        "", "how the rate changes with time: flash:at=20,peak=5,rise=1,decay=4; several with semicolons"
     ),
     "dims": Option("8", "attributes a tuple"),
     "distribution": Option("independent", "independent, correlated or anticorrelated"),
@@ -45,8 +51,10 @@ OPTIONS: Mapping[str, Option] = {
     "policy": Option(
         "none", "scaling policy of the workers: none, Fuzzy, Threshold, ...; see docs/policies.md"
     ),
-    "trigger": Option("1 second", "how often a micro-batch starts"),
-    "master": Option("local[*]", "Spark master"),
+    "workers": Option("1", "workers of each stage at the start"),
+    "trigger": Option("100 milliseconds", "how often a micro-batch starts"),
+    "engine": Option("resident", "resident (workers that live as long as the run) or jobs"),
+    "master": Option("", "Spark master; local with a slot for each core, and at least four, by default"),
     "source": Option("traffic", "traffic (generated), or any format of Spark's: kafka, parquet, rate, ..."),
     "source-options": Option("", "options of that source as name=value,name=value (path=... for files)"),
     "source-schema": Option("", "schema of a file source, as 'name type, name type'"),
@@ -69,20 +77,21 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     from penstock.spark import running, session
 
     shown = Board(seconds)
-    with running(session(options["master"], app="penstock skyline")) as spark:
+    master = options["master"] or f"local[{slots()}]"
+    with running(session(master, app="penstock skyline")) as spark:
         frame = _source(spark, options, seconds)
         run = query.start(
             frame,
             output=folder / "results",
             checkpoint=folder / "checkpoint",
             trigger=options["trigger"],
+            engine=options["engine"],
             policy=policy,
             period=2.5,  # an application is watched for a minute or two
             page=options["page"] or None,
         )
         tell_page(run)
         run.listen(shown.take)
-        shown.begin()
         interrupted = False
         with shown.live():
             try:
@@ -104,6 +113,8 @@ def _query(options: Mapping[str, str]) -> ps.PreferenceQuery:
         disorder=_disorder(options["disorder"]),
         splitting=options["splitting"],
         window_strategy=options["windows"],
+        pane_workers=_whole(options, "workers"),
+        window_workers=_whole(options, "workers"),
     )
 
 
@@ -136,10 +147,14 @@ def _policy(name: str) -> Any:
     from penstock.policies.catalog import policy_named
     from penstock.policies.surroundings import PlantKind, Surroundings
 
-    cores = os.cpu_count() or 1
     return policy_named(
-        name, Surroundings(PlantKind.PREFERENCE, (1, max(2, cores)), stages=("panes", "windows"))
+        name, Surroundings(PlantKind.PREFERENCE, (1, slots()), stages=("panes", "windows"), cores=slots())
     )
+
+
+def slots() -> int:
+    """Tasks that the demo's own master runs at the same time: workers take turns on few cores, so that even two of them show it."""
+    return max(4, os.cpu_count() or 1)
 
 
 def _source(spark: Any, options: Mapping[str, str], seconds: float) -> Any:
@@ -152,7 +167,7 @@ def _source(spark: Any, options: Mapping[str, str], seconds: float) -> Any:
 
 
 def _generated(options: Mapping[str, str]) -> dict[str, str]:
-    names = ("rate", "dispersion", "dims", "distribution", "seed")
+    names = ("rate", "dispersion", "shape", "dims", "distribution", "seed")
     return {"model": "map2", "delayMean": options["delay"], **{name: options[name] for name in names}}
 
 
@@ -163,30 +178,37 @@ def _whole(options: Mapping[str, str], name: str) -> int:
         raise PenstockError(f"--{name} needs a whole number, not '{options[name]}'.") from None
 
 
+def run_folder(name: str) -> str:
+    """Where a run goes that is not told where."""
+    return f"penstock-runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
 def _folder(output: str) -> Path:
-    return output_folder(Path(output or f"penstock-runs/skyline-{datetime.now():%Y%m%d-%H%M%S}"))
+    return output_folder(Path(output or run_folder("skyline")))
 
 
 class Board:
-    """The live table: one line a micro-batch, the last few kept."""
+    """The live table: one line a second, the last few kept. Time counts from the first answer."""
 
     LINES = 12
     COLUMNS = (
-        "batch",
+        "second",
         "rows/s",
+        "workers",
+        "busy",
+        "split",
+        "answer lag",
         "late",
-        "util. panes",
-        "util. windows",
-        "splitting",
-        "window latency",
         "windows",
-        "answer",
+        "rows of an answer",
     )
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds or float("inf")
         self.end = float("inf")
+        self._began = self._next = float("nan")
         self._lines: list[tuple[str, ...]] = []
+        self._since: list[Mapping[str, Any]] = []
         self._live: Live | None = None
         self._console = Console()
 
@@ -200,23 +222,18 @@ class Board:
         with Live(self._table(), console=self._console, refresh_per_second=4) as self._live:
             yield
 
-    def begin(self) -> None:
-        """The query has been started: from here on time counts."""
-        self.end = time.monotonic() + self._seconds
-
     def take(self, p: Mapping[str, Any]) -> None:
         """A micro-batch has been committed."""
-        line = (
-            f"{p['batch']}",
-            f"{p['arrival_rate']:,.0f}",
-            f"{p['dropped_share']:.2%}",
-            f"{p['utilisation_panes']:.2f}",
-            f"{p['utilisation_windows']:.2f}",
-            f"{p['splitting']:.1f}",
-            f"{p['window_latency']:.2f} s",
-            f"{p['windows']}",
-            f"{p['answer_rows']:,.0f}",
-        )
+        now = time.monotonic()
+        if isnan(self._began):
+            if not p["windows"]:
+                return
+            self._began, self._next, self.end = now, now, now + self._seconds
+        self._since.append(p)
+        if now < self._next:
+            return
+        self._next = now + 1.0
+        line, self._since = self._line(now - self._began, self._since), []
         self._lines = [*self._lines, line][-self.LINES :]
         if self._live is not None:
             self._live.update(self._table())
@@ -227,6 +244,27 @@ class Board:
                 soft_wrap=True,
             )
 
+    def _line(self, second: float, batches: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        last = batches[-1]
+        busy = max(
+            (u for b in batches for u in (b["utilisation_panes"], b["utilisation_windows"])), default=0.0
+        )
+        known = {
+            name: [b[name] for b in batches if not isnan(b[name])]
+            for name in ("answer_lag", "answer_rows", "splitting")
+        }
+        return (
+            f"{second:.0f}",
+            f"{sum(b['rows'] for b in batches) / max(sum(b['interval'] for b in batches), 1e-3):,.0f}",
+            f"{last['pane_workers']} + {last['window_workers']}",
+            f"{busy:.0%}",
+            f"{max(known['splitting']):.1f}" if known["splitting"] else "",
+            f"{max(known['answer_lag']):.2f} s" if known["answer_lag"] else "",
+            f"{last['dropped_share']:.2%}",
+            f"{sum(b['windows'] for b in batches)}",
+            f"{known['answer_rows'][-1]:,.0f}" if known["answer_rows"] else "",
+        )
+
     def _table(self) -> Table:
         table = Table(title="Penstock: the best tuples of the last second", title_justify="left")
         for column in self.COLUMNS:
@@ -236,13 +274,21 @@ class Board:
         return table
 
 
+def _begun(tables: Tables) -> float:
+    """When the first windows were answered; what comes before is the start of the engine and what waited for it."""
+    windows = tables.observations.get("windows", np.zeros(0))
+    answered = tables.observations["time"][windows > 0]
+    return float(answered[min(3, len(answered) - 1)]) if len(answered) else 0.0
+
+
 def _summary(folder: Path, journal: Journal, progress: Mapping[str, Any], interrupted: bool) -> Summary:
     if not progress:
         return Summary("skyline", {"rows": 0}, notes=["No micro-batch was finished; let it run longer."])
     totals = progress["totals"]
     tables = journal.tables()
     seen = tables.observations
-    plot = plot_run(tables, folder / "run.png")
+    begin = _begun(tables)
+    picture = draw_run(tables, folder / "run.png", begin)
     figures = {
         "seconds": float(seen["time"][-1]),
         "rows": totals["rows"],
@@ -256,8 +302,9 @@ def _summary(folder: Path, journal: Journal, progress: Mapping[str, Any], interr
     }
     notes = [
         f"results: {folder / 'results'} (Parquet; every window once, with window_start and window_end)",
-        f"plot:    {plot}",
-        f"journal: {journal}",
+        f"picture: {picture}",
+        f"journal: {journal} (penstock report draws it, penstock watch shows it)",
+        headline(tables, begin),
     ]
     if interrupted:
         notes.append(

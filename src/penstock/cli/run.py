@@ -23,7 +23,7 @@ from penstock.apps.summary import Option, Summary
 from penstock.core.errors import PenstockError, unknown
 
 #: The applications, each a module of ``penstock.apps``.
-APPS = ("skyline", "wordcount", "finance", "network", "trading", "logs")
+APPS = ("demo", "skyline", "wordcount", "finance", "network", "trading", "logs")
 
 
 def register(app: typer.Typer) -> None:
