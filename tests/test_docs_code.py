@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from paths_in_code import in_folder
 from penstock.cli import app
 from waiting import until
 
@@ -45,7 +46,7 @@ def test_the_python_blocks_of_a_page_run(page, spark, tmp_path, monkeypatch):
     said = {"__name__": "a page"}
     try:
         for block in blocks(page, "python"):
-            exec(compile(block, page, "exec"), said)
+            exec(compile(in_folder(block, tmp_path), page, "exec"), said)
             for run in _runs(said):
                 until(
                     lambda run=run: run.progress,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from paths_in_code import in_folder
+
 ROOT = Path(__file__).parent.parent
 
 PROMISED = {
@@ -22,7 +24,7 @@ def test_each_notebook_is_tried():
 def test_a_notebook_runs(name, spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = runpy.run_path(str(ROOT / "scripts" / "run-notebooks"))["run"]
-    document = run(ROOT / "notebooks" / f"{name}.ipynb")
+    document = run(ROOT / "notebooks" / f"{name}.ipynb", lambda source: in_folder(source, tmp_path))
     said = "".join(
         "".join(output.get("text", []))
         for cell in document["cells"]

@@ -61,10 +61,10 @@ def test_time_counts_from_the_first_answer_and_a_line_comes_every_second(monkeyp
     }  # fmt: skip
     board.take(batch | {"windows": 0})
     assert board.end == float("inf"), "the engine still starts"
-    for _ in range(21):
+    for _ in range(17):
         board.take(batch)
-        now[0] += 0.1
+        now[0] += 0.125
     assert board.end == 130.0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert lines[-1].split() == ["2", "1,000", "2", "+", "1", "50%", "1.5", "0.12", "s", "1.00%", "10", "7"]
+    assert lines[-1].split() == ["2", "1,000", "2", "+", "1", "50%", "1.5", "0.12", "s", "1.00%", "8", "7"]

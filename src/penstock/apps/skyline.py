@@ -51,6 +51,7 @@ OPTIONS: Mapping[str, Option] = {
     "policy": Option(
         "none", "scaling policy of the workers: none, Fuzzy, Threshold, ...; see docs/policies.md"
     ),
+    "period": Option("2.5", "seconds between two decisions of the policy"),
     "workers": Option("1", "workers of each stage at the start"),
     "trigger": Option("100 milliseconds", "how often a micro-batch starts"),
     "engine": Option("resident", "resident (workers that live as long as the run) or jobs"),
@@ -87,7 +88,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             trigger=options["trigger"],
             engine=options["engine"],
             policy=policy,
-            period=2.5,  # an application is watched for a minute or two
+            period=float(options["period"]),
             page=options["page"] or None,
         )
         tell_page(run)

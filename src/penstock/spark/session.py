@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from types import FrameType
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -112,6 +113,10 @@ def running(spark: SparkSession) -> Iterator[SparkSession]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        # Spark's server for accumulators may see the JVM go before it is told to end, and would print a stack for it.
+        server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+        if server is not None:
+            server.handle_error = lambda *_: None
         _stop(spark)
 
 
