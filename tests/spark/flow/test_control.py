@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +67,31 @@ def test_an_observation_tells_regions_pipelines_operators_and_keys(tmp_path):
     assert len(stage.worker_utilisation) == 2
     assert stage.tuples_in == 1000
     assert abs(sum(region.keys.frequencies) - 1) < 1e-9
+    run.finish()
+
+
+def taking(seconds, key):
+    @operator(keys=key, state={"n": int}, output={"k": int, "j": int}, changes=[])
+    def work(rows, state, output):
+        running_count(rows.slots, state["n"])
+        time.sleep(seconds)
+        output.emit(rows.table)
+
+    return work
+
+
+def test_equally_costly_regions_in_turn_are_all_busy_where_their_workers_are(tmp_path):
+    graph = Graph("chain")
+    stream = graph.source("rows", {"k": int, "j": int}).through(taking(0.2, "k"), name="first")
+    stream.through(taking(0.2, "j"), name="second").through(taking(0.01, "k"), name="cheap").sink("out")
+    run = start_in_process(graph, tmp_path)
+    run.feed({"rows": pa.table({"k": [1], "j": [1]})})
+    run.controller.plant.observe()
+    run.feed({"rows": pa.table({"k": [1], "j": [1]})})  # at once: the workers cannot keep up
+    seen = run.controller.plant.observe()
+    first, second, cheap = (seen.stage(f"{name}/0").utilisation for name in ("first", "second", "cheap"))
+    assert min(first, second) > Organic().bottleneck
+    assert cheap < 0.5 * min(first, second)
     run.finish()
 
 

@@ -142,11 +142,8 @@ class FlowPlant(BatchedPlant[Profile]):
     def _stage(self, pipeline: Pipeline, seen: _Seen, levels: Mapping[str, int]) -> StageObservation:
         profile, region = seen.profile, self._program.definition.regions.named(pipeline.region)
         own = profile.pipelines.get(pipeline.name)
-        work = _working(profile, pipeline.segment, self._program)
         busy = () if own is None else own.seconds
-        shares = [
-            min(1.0, profile.seconds / seen.period) * seconds / work if work > 0 else nan for seconds in busy
-        ]
+        shares = _shares(busy, pipeline, seen, self._program)
         taken = float(sum(own.rows)) if own is not None else 0.0
         cpu = sum(own.cpu) if own is not None else 0.0
         inside = [profile.operators[n] for n in pipeline.operators if n in profile.operators]
@@ -263,6 +260,24 @@ def _levels(layout: Layout) -> dict[str, int]:
     place = {p.name: (p.segment, p.level, -1 if p.host is None else p.number) for p in own}
     order = sorted(set(place.values()))
     return {name: order.index(at) for name, at in place.items()}
+
+
+def _shares(busy: Sequence[float], pipeline: Pipeline, seen: _Seen, program: FlowProgram) -> list[float]:
+    """How busy the replicas of a pipeline are.
+
+    The pipelines of a segment share its workers: the costliest of them is as busy as these are, 1 where they cannot keep
+    up, and the others in proportion to it. What no worker could shorten (planning, commit) counts as no time at all.
+    """
+    profile = seen.profile
+    layout = program.definition.wiring(profile.plan).layout
+    together = [profile.pipelines.get(p.name) for p in layout.pipelines if p.segment == pipeline.segment]
+    costliest = max((max(p.seconds) for p in together if p is not None and p.seconds), default=0.0)
+    if costliest <= 0:
+        return [nan for _ in busy]
+    working = _working(profile, pipeline.segment, program)
+    fixed = max(0.0, profile.seconds - working)
+    workers = min(1.0, working / max(max(seen.period, profile.seconds) - fixed, 1e-9))
+    return [workers * seconds / costliest for seconds in busy]
 
 
 def _in_tasks(profile: Profile, program: FlowProgram) -> float:
