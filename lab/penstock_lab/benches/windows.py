@@ -24,8 +24,8 @@ from penstock_lab.judging import at_least, every
 from penstock_lab.results import ResultsPage, Table, announce
 
 #: Batches that only warm up.
-WARM_UP = 3
-FILES = 8
+WARM_UP = 2
+FILES = 5
 SCHEMA = "t timestamp, k long, v long"
 
 
@@ -58,7 +58,7 @@ class Case:
     @property
     def span(self) -> int:
         """Panes, of a second each, that a batch holds."""
-        return max(4, self.panes // 5)
+        return max(4, self.panes // 4)
 
     @property
     def window(self) -> str:
@@ -71,7 +71,7 @@ def run(quick: bool, folder: Path) -> ResultsPage:
     report = ResultsPage(
         "Sliding windows of aggregates", "penstock bench windows" + (" --quick" if quick else "")
     )
-    rows = 20_000 if quick else 100_000
+    rows = 20_000 if quick else 150_000
     native = [Case(p, g, rows) for p in ((2, 20) if quick else (2, 20, 100)) for g in ((1, 1000) if quick else (1, 1000, 100_000))]  # fmt: skip
     python = [Case(20, 1000, rows)] if quick else [Case(p, g, rows) for p in (2, 20) for g in (1, 1000)]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:

@@ -15,8 +15,10 @@ import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import Collected, recorded, run_app, whole
+from penstock.apps.flow_app import Collected, ends, recorded, run_app, whole
+from penstock.apps.own_data import table_of
 from penstock.apps.summary import Option, Summary
+from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import operator
@@ -24,7 +26,20 @@ from penstock.dataflow.rows import Rows
 from penstock.dataflow.running_figures import running_sum
 
 HELP = "volume-weighted average price of trades, joined with quotes: which quotes are bargains"
-OPTIONS: Mapping[str, Option] = {**COMMON, "symbols": Option("100", "symbols of the synthetic source")}
+_COLUMNS = {
+    "ts": "of the time in milliseconds",
+    "symbol": "of the symbol",
+    "price": "of a trade's price",
+    "size": "of a trade's size",
+    "ask": "of a quote's asking price",
+    "ask_size": "of a quote's size",
+}
+OPTIONS: Mapping[str, Option] = {
+    **COMMON,
+    "symbols": Option("100", "symbols of the synthetic source"),
+    "quotes": Option("", "quotes, a file or a folder, where --input names the trades"),
+    **{n: Option(n, f"the column {what}, where there is an --input") for n, what in _COLUMNS.items()},
+}
 
 TRADE = {"ts": "int64", "symbol": str, "price": float, "size": "int64"}
 QUOTE = {"ts": "int64", "symbol": str, "ask": float, "ask_size": "int64"}
@@ -163,9 +178,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("finance")
-        if options["source"] == "real":
-            data.update(real(whole(options, "rows", 0)))
-            times = np.linspace(data["quotes"]["ts"][0].as_py(), data["quotes"]["ts"][-1].as_py() + 1, 21)[1:]
+        if ends(options):
+            data.update(given(options))
+            times = _edges(data)
             streams = [
                 made.source(name, played(spark, by_time(data[name], times), scratch / name), time="ts")
                 for name in ("trades", "quotes")
@@ -176,7 +191,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         build(*streams).sink("bargains", kept)
         return made
 
-    ended = run_app(flow, seconds, options)
+    ended = run_app(flow, seconds, options, lambda: sum(t.num_rows for t in data.values()))
     return _summary(ended, kept.table, data, symbols)
 
 
@@ -206,6 +221,7 @@ def _summary(ended: Any, table: pa.Table | None, data: Mapping[str, pa.Table], s
         [
             f"Checked against a plain loop over trades and quotes: {note}.",
             "index = ask size x exp(average - ask); a bargain asks less than the average.",
+            *ended.notes,
         ],
     )
 
@@ -241,6 +257,20 @@ def synthetic_tables(numbers: int, symbols: int) -> tuple[pa.Table, pa.Table]:
     return table.filter(pa.array(trade)), asked
 
 
+def given(options: Mapping[str, str]) -> dict[str, pa.Table]:
+    """The trades and quotes that a user names, in order of time, or the recorded ones."""
+    if not options["input"]:
+        return real(whole(options, "rows", 0))
+    if not options["quotes"]:
+        raise PenstockError("Finance needs trades and quotes; name both, --input TRADES --quotes QUOTES.")
+    places = {"trades": (options["input"], TRADE), "quotes": (options["quotes"], QUOTE)}
+    tables = {}
+    for name, (place, columns) in places.items():
+        table = table_of(place, {n: options[n] for n in columns}, _schema(columns))
+        tables[name] = table.sort_by("ts")
+    return tables
+
+
 def real(limit: int = 0) -> dict[str, pa.Table]:
     """Recorded trades and quotes of one day; quotes are rows that update the asking side."""
     read = pacsv.ConvertOptions(column_types={"symbol": pa.string()})
@@ -269,6 +299,13 @@ def real(limit: int = 0) -> dict[str, pa.Table]:
             }
         ).cast(_schema(QUOTE)),
     }
+
+
+def _edges(data: Mapping[str, pa.Table]) -> NDArray[Any]:
+    """Twenty parts of the time that trades and quotes have together."""
+    bounds = [t["ts"].to_numpy() for t in data.values() if t.num_rows]
+    first, last = min(int(b.min()) for b in bounds), max(int(b.max()) for b in bounds)
+    return np.linspace(first, last + 1, 21)[1:]
 
 
 def by_time(table: pa.Table, edges: NDArray[Any]) -> list[pa.Table]:

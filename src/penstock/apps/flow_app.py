@@ -17,6 +17,7 @@ from penstock.core.errors import PenstockError, unknown
 #: Options that all applications of this kind have.
 OPTIONS: Mapping[str, Option] = {
     "source": Option("synthetic", "synthetic, or real: recorded data of the folder PENSTOCK_DATA"),
+    "input": Option("", "your own data, a file or a folder, instead of the source; see docs/dataflow.md"),
     "rate": Option("20000", "rows a second of the synthetic source"),
     "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
     "replicas": Option("2", "replicas to start with for every region that can have several"),
@@ -46,6 +47,15 @@ class Ended:
     batches: int
     plan: Mapping[str, int]
     cpu: Mapping[str, float]
+    #: Rows of the input, where it has an end.
+    expected: int | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know: whether the input was worked through."""
+        if self.expected is None or self.rows >= self.expected:
+            return []
+        return [f"NOT ALL: {self.rows:,} of {self.expected:,} rows were worked through before time was up."]
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -53,6 +63,7 @@ class Ended:
         return {
             "seconds": round(self.seconds, 1),
             "rows": self.rows,
+            **({} if self.expected is None else {"rows_expected": self.expected}),
             "results": self.results,
             "put_aside": self.dead,
             "batches": self.batches,
@@ -69,8 +80,15 @@ class Ended:
 Builder = Callable[[Any, Path], Any]
 
 
-def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended:
-    """Start the flow that ``build`` makes and wait for its end."""
+def ends(options: Mapping[str, str]) -> bool:
+    """Whether the application's input has an end."""
+    return bool(options.get("input")) or options.get("source") == "real"
+
+
+def run_app(
+    build: Builder, seconds: float, options: Mapping[str, str], rows: Callable[[], int] | None = None
+) -> Ended:
+    """Start the flow that ``build`` makes and wait for its end: of the input's ``rows``, or of the time."""
     from penstock.spark import running, session
 
     policy = _policy(options)
@@ -83,12 +101,13 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         running(session(options["master"])) as spark,
     ):
         flow = build(spark, Path(scratch))
+        expected = rows() if rows is not None and ends(options) else None
         checkpoint = options["checkpoint"] or str(Path(scratch) / "checkpoint")
         run = flow.start(
             spark,
             checkpoint=checkpoint,
             trigger=options["trigger"],
-            available_now=options["source"] == "real" and seconds == 0,
+            available_now=ends(options) and seconds == 0,
             replicas=_replicas(flow, replicas),
             policy=policy,
             period=2.0,  # an application is watched for a minute or two
@@ -99,7 +118,7 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         started = time.monotonic()
         try:
             started = _first_batch(run, started + PATIENCE)
-            _wait(run, seconds, options["source"] == "real")
+            _wait(run, seconds, expected)
         except KeyboardInterrupt:
             pass
         finally:
@@ -108,7 +127,9 @@ def run_app(build: Builder, seconds: float, options: Mapping[str, str]) -> Ended
         elapsed = time.monotonic() - started
         totals = run.totals
         plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
-        return Ended(elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan, run.cpu)
+        return Ended(
+            elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan, run.cpu, expected
+        )
 
 
 def tell_page(run: Any) -> None:
@@ -124,17 +145,13 @@ def _first_batch(run: Any, until: float) -> float:
     return time.monotonic()
 
 
-def _wait(run: Any, seconds: float, ends: bool) -> None:
-    """Until time is up; a source that ends has ended when two looks at it see the same number of rows."""
+def _wait(run: Any, seconds: float, expected: int | None) -> None:
+    """Until time is up, or all rows that the input has are committed, however long a batch takes."""
     end = time.monotonic() + (seconds or float("inf"))
-    seen, quiet = -1, 0
     while time.monotonic() < end:
-        if run.await_termination(min(1.0, max(0.05, end - time.monotonic()))):
+        if run.await_termination(min(0.5, max(0.05, end - time.monotonic()))):
             return
-        rows = run.totals.rows
-        quiet = quiet + 1 if ends and rows == seen and rows > 0 and run.totals.batches > 0 else 0
-        seen = rows
-        if quiet >= 5:
+        if expected is not None and run.totals.rows >= expected:
             return
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import Collected, pieces, run_app, whole
+from penstock.apps.flow_app import Collected, ends, pieces, run_app, whole
 from penstock.apps.summary import Option, Summary
-from penstock.apps.wordcount import log_lines
+from penstock.apps.wordcount import given_lines
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
@@ -21,12 +21,23 @@ from penstock.dataflow.rows import Rows
 HELP = "break-in attempts in sshd logs: addresses with many failures in a short time"
 OPTIONS: Mapping[str, Option] = {
     **COMMON,
+    "column": Option("line", "the column of the lines, where --input is CSV or Parquet"),
     "failures": Option("5", "failures within the window that make an attempt"),
     "window": Option("60", "length of the window in seconds"),
 }
 
-FAILURE = re.compile(r"Invalid user|Failed password|BREAK-IN ATTEMPT|authentication failure")
-_ADDRESS = re.compile(r"\[?(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\]?")
+FAILURE = re.compile(
+    r"Invalid user|Failed password|BREAK-IN ATTEMPT|authentication failure|maximum authentication attempts exceeded"
+)
+_IP = r"(\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)"
+#: Where sshd tells who connected, the surest first. A user name can look like any of them, so what stands after the last
+#: "from" counts, and of a message of PAM the first "rhost", which is before the user.
+_CONNECTED = (
+    re.compile(rf"^(?!.*\brhost=).*\bfrom {_IP}(?: port \d+.*|:? .*)?$"),
+    re.compile(r"\brhost=(\S+)"),
+    re.compile(rf".*\[{_IP}\]"),
+    re.compile(rf"{_IP}"),
+)
 _MONTHS = {
     m: n
     for n, m in enumerate(
@@ -114,19 +125,37 @@ def build(lines: Stream, least: int = 5, seconds: int = 60) -> Stream:
 
 
 def parse_line(line: str) -> tuple[str, int, bool] | None:
-    """Address, second of the year, and whether sshd speaks of a break-in."""
-    address = _ADDRESS.search(line[16:])
-    words = line.split(maxsplit=3)
-    if address is None or len(words) < 4 or words[0] not in _MONTHS:
+    """The address that connected, the second of the year, and whether sshd speaks of a break-in.
+
+    >>> parse_line("Dec 10 06:55:46 LabSZ sshd[24200]: Invalid user 9.9.9.9 from 173.234.31.186 port 38926")[0]
+    '173.234.31.186'
+    """
+    stamped = _second(line)
+    if stamped is None:
         return None
-    hours, minutes, seconds = words[2].split(":")
-    day = _DAYS[_MONTHS[words[0]]] + int(words[1]) - 1
-    if "BREAK-IN" in line and "[" in line[16:]:
-        inside = re.findall(r"\[(\d+\.\d+\.\d+\.\d+)\]", line)
-        name = inside[-1] if inside else address.group(1)
+    second, rest = stamped
+    text = rest.partition(": ")[2] or rest
+    for pattern in _CONNECTED:
+        found = pattern.search(text)
+        if found is not None:
+            return found[1], second, "BREAK-IN" in text
+    return None
+
+
+def _second(line: str) -> tuple[int, str] | None:
+    """The second of the year of a line, by either kind of time stamp, and what is after it."""
+    words = line.split(maxsplit=3)
+    if len(words) == 4 and words[0] in _MONTHS and re.fullmatch(r"\d\d:\d\d:\d\d", words[2]):
+        month, day, clock, rest = _MONTHS[words[0]], words[1], words[2], words[3]
     else:
-        name = address.group(1)
-    return name, ((day * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds), "BREAK-IN" in line
+        found = re.match(r"\d{4}-(\d\d)-(\d\d)T(\d\d:\d\d:\d\d)\S* (.*)", line)
+        if found is None:
+            return None
+        month, day, clock, rest = int(found[1]) - 1, found[2], found[3], found[4]
+    if not day.isdigit() or not 0 <= month < 12:
+        return None
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return (((_DAYS[month] + int(day) - 1) * 24 + hours) * 60 + minutes) * 60 + seconds, rest
 
 
 def oracle(lines: Iterable[str], least: int = 5, seconds: int = 60) -> list[dict[str, Any]]:
@@ -175,8 +204,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("network")
-        if options["source"] == "real":
-            data.extend(log_lines(whole(options, "rows", 0)))
+        if ends(options):
+            data.extend(given_lines(options))
             lines = made.source(
                 "lines", played(spark, pieces(pa.table({"line": data}), 2000), scratch / "lines")
             )
@@ -187,7 +216,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         build(lines, least, window).sink("attempts", kept)
         return made
 
-    ended = run_app(flow, seconds, options)
+    ended = run_app(flow, seconds, options, lambda: len(data))
     expected = oracle(data[: ended.rows] if data else map(log_line, range(ended.rows)), least, window)
     rows = [] if kept.table is None else kept.table.to_pylist()
     right = by_address(rows) == by_address(expected)
@@ -197,7 +226,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     shown = [(a, n, -s) for a, (n, s) in sorted(worst.items(), key=lambda item: (-item[1][0], item[0]))[:10]]
     named = len({r["address"] for r in rows if r["break_in"]})
     notes = ["Checked against a plain loop over the same lines: " + ("equal." if right else "NOT EQUAL.")]
-    if data:
+    notes += ended.notes
+    if data and not options["input"]:
         notes.append(
             "By hand: zgrep BREAK-IN sshd_secrepo_10k.log.gz | grep -o '\\[[0-9.]*\\] failed' | sort -u | wc -l gives the addresses named by sshd."
         )

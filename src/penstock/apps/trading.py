@@ -16,18 +16,23 @@ import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import Collected, pieces, recorded, run_app, whole
+from penstock.apps.flow_app import Collected, ends, pieces, recorded, run_app, whole
+from penstock.apps.own_data import table_of
 from penstock.apps.summary import Option, Summary
 from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
 from penstock.dataflow.rows import Rows
+from penstock.dataflow.schemas import schema_of
 
 HELP = (
     "windows of 1000 quotes by 25 for each symbol: aggregation at 1 ms, polynomial regression, candlesticks"
 )
 OPTIONS: Mapping[str, Option] = {
     **COMMON,
+    "ts": Option("ts", "the column of the time in milliseconds, where there is an --input"),
+    "symbol": Option("symbol", "the column of the symbol, where there is an --input"),
+    "price": Option("price", "the column of the price, where there is an --input"),
     "symbols": Option("50", "symbols of the synthetic source"),
     "window": Option("1000", "quotes of a window"),
     "degree": Option("2", "degree of the polynomial"),
@@ -184,6 +189,13 @@ def real(limit: int = 0) -> pa.Table:
     )
 
 
+def given_quotes(options: Mapping[str, str]) -> pa.Table:
+    """The quotes that a user names, or the recorded ones."""
+    if not options["input"]:
+        return real(whole(options, "rows", 0))
+    return table_of(options["input"], {n: options[n] for n in QUOTE}, schema_of(QUOTE))
+
+
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
     kept = Collected()
@@ -195,8 +207,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("trading")
-        if options["source"] == "real":
-            data.append(real(whole(options, "rows", 0)))
+        if ends(options):
+            data.append(given_quotes(options))
             quotes = made.source("quotes", played(spark, pieces(data[0], 20_000), scratch / "quotes"))
         else:
             quotes = made.source("numbers", numbers(spark, whole(options, "rate")), time="value").through(
@@ -205,7 +217,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         build(quotes, window, degree).sink("candles", kept)
         return made
 
-    ended = run_app(flow, seconds, options)
+    ended = run_app(flow, seconds, options, lambda: data[0].num_rows)
     rows = [] if kept.table is None else kept.table.to_pylist()
     table = data[0].slice(0, ended.rows) if data else pa.table(quotes_of(np.arange(ended.rows), symbols))
     right = by_symbol(rows) == by_symbol(oracle(table.to_pylist(), window, degree))
@@ -222,6 +234,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         [
             "Checked against a plain loop with the same fit: " + ("equal." if right else "NOT EQUAL."),
             "The last candle of each symbol; prices are those expected one millisecond ahead.",
+            *ended.notes,
         ],
     )
 

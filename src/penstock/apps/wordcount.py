@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import pieces, recorded, run_app, whole
+from penstock.apps.flow_app import ends, pieces, recorded, run_app, whole
+from penstock.apps.own_data import lines_of
 from penstock.apps.summary import Option, Summary
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import operator
@@ -21,7 +22,11 @@ from penstock.dataflow.rows import Rows
 from penstock.dataflow.running_figures import running_count
 
 HELP = "count words of a stream of sentences; the running count of each word comes out"
-OPTIONS: Mapping[str, Option] = {**COMMON, "show": Option("10", "words to show, most frequent first")}
+OPTIONS: Mapping[str, Option] = {
+    **COMMON,
+    "column": Option("line", "the column of the lines, where --input is CSV or Parquet"),
+    "show": Option("10", "words to show, most frequent first"),
+}
 
 WORDS_A_LINE = 8
 _SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "ri", "so", "tu", "va", "ze")
@@ -105,8 +110,8 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("wordcount")
-        if options["source"] == "real":
-            recorded_lines.extend(log_lines(whole(options, "rows", 0)))
+        if ends(options):
+            recorded_lines.extend(given_lines(options))
             table = pa.table({"line": recorded_lines})
             lines = made.source("lines", played(spark, pieces(table, 5000), scratch / "lines"))
         else:
@@ -114,14 +119,15 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         build(lines).sink("counts", kept)
         return made
 
-    ended = run_app(flow, seconds, options)
+    ended = run_app(flow, seconds, options, lambda: len(recorded_lines))
     lines = recorded_lines[: ended.rows] if recorded_lines else sentences(ended.rows)
     right = oracle(lines) == Counter(kept.counts)
     top = Counter(kept.counts).most_common(whole(options, "show"))
     notes = [
         "Checked against a plain Python count of the same lines: " + ("equal." if right else "NOT EQUAL.")
     ]
-    if options["source"] == "real":
+    notes += ended.notes
+    if options["source"] == "real" and not options["input"]:
         notes.append(
             "By hand: zcat sshd_secrepo_10k.log.gz | tr -s ' ' '\\n' | tr A-Z a-z | sort | uniq -c | sort -rn | head"
         )
@@ -132,6 +138,13 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         "checked": right,
     }
     return Summary("wordcount", figures, ("word", "count"), top, notes)
+
+
+def given_lines(options: Mapping[str, str]) -> list[str]:
+    """The lines that a user names, or those of the recorded system log."""
+    if options["input"]:
+        return lines_of(options["input"], options["column"])
+    return log_lines(whole(options, "rows", 0))
 
 
 def log_lines(limit: int = 0) -> list[str]:

@@ -38,8 +38,10 @@ def register(app: typer.Typer) -> None:
 def run(
     context: typer.Context,
     name: str = typer.Argument(..., help="Which application: " + ", ".join(APPS)),
-    seconds: float = typer.Option(
-        30.0, min=0.0, help="End after so many seconds; 0: at the source's end or Ctrl-C."
+    seconds: float | None = typer.Option(
+        None,
+        min=0.0,
+        help="End after so many seconds (30, or where the input has an end: there); 0: at the input's end or Ctrl-C.",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
     list_options: bool = typer.Option(
@@ -53,9 +55,13 @@ def run(
     if list_options:
         _tell_options(name, module)
         return
-    if not seconds < inf:
+    if seconds is not None and not seconds < inf:
         raise PenstockError(f"--seconds takes a number of seconds, not {seconds}.")
     options = parse(name, module.OPTIONS, context.args)
+    if seconds is None:
+        from penstock.apps.flow_app import ends
+
+        seconds = 0.0 if ends(options) else 30.0
     summary: Summary = module.main(seconds, options)
     if as_json:
         typer.echo(json.dumps(summary.as_json(), indent=1, default=str))

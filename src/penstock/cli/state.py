@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-state_app = typer.Typer(help="Look into the state of a flow.")
+state_app = typer.Typer(help="Look into the state of a flow or a query, or change it.")
 
 
 def register(app: typer.Typer) -> None:
@@ -18,25 +18,83 @@ def register(app: typer.Typer) -> None:
 
 @state_app.callback(invoke_without_command=True)
 def _state(context: typer.Context) -> None:
-    """Look into the state of a flow."""
+    """Look into the state of a flow or a query, or change it."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 @state_app.command(name="inspect")
 def inspect(
-    checkpoint: Path = typer.Argument(..., help="The checkpoint folder of a flow."),
-    groups: bool = typer.Option(False, "--groups", help="List every key group."),
+    checkpoint: Path = typer.Argument(..., help="The checkpoint folder of a flow or a query."),
+    groups: bool = typer.Option(False, "--groups", help="List every key group of a flow."),
+    values: str = typer.Option(
+        "",
+        "--values",
+        help="Show what is kept of an operator's keys, or of a query's pane.",
+        metavar="OPERATOR|PANE",
+    ),
+    where: list[str] = typer.Option(
+        [], "--where", help="Only keys or rows with this value.", metavar="COLUMN=VALUE"
+    ),
+    limit: int = typer.Option(20, "--limit", min=1, help="Keys or rows to show."),
+    unpickle: bool = typer.Option(
+        False,
+        "--unpickle",
+        help="Show free dictionaries too; reading them can run code that is in the checkpoint.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Show the operators, key groups, sizes and versions of a checkpoint; it is only read, also while a flow runs."""
-    from penstock.spark.flow.inspection import inspect_checkpoint
+    """Show what a checkpoint holds: sizes, versions, values. It is only read, also while a run has it."""
+    from penstock.spark.flow.inspection import as_text, inspect_flow, latest_of, values_of
+    from penstock.spark.query.inspection import inspect_query, values_of_pane
 
-    found = inspect_checkpoint(checkpoint)
+    is_flow = latest_of(checkpoint)[0].get("kind") == "flow"
+    if values:
+        chosen = dict(text.partition("=")[::2] for text in where)
+        rows = (
+            values_of(checkpoint, values, chosen, limit, unpickle)
+            if is_flow
+            else values_of_pane(checkpoint, _pane(values), chosen, limit)
+        )
+        typer.echo(json.dumps(rows, indent=1, default=str) if as_json else "\n".join(map(as_text, rows)))
+        return
+    found = inspect_flow(checkpoint) if is_flow else inspect_query(checkpoint)
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
-    else:
+        typer.echo(json.dumps(found, indent=1, default=str))
+    elif is_flow:
         _print(found, groups, Console())
+    else:
+        _print_query(found, Console())
+
+
+def _pane(text: str) -> int:
+    from penstock.core.errors import PenstockError
+
+    if not text.removeprefix("-").isdigit():
+        raise PenstockError(
+            f"--values of a query takes the number of a pane, not '{text}'; inspect lists them."
+        )
+    return int(text)
+
+
+def _print_query(found: dict[str, Any], console: Console) -> None:
+    workers, totals = found["workers"], found["totals"]
+    console.print(
+        f"{found['query']}: batch {found['batch']} by version {found['version']}, {workers['panes']} pane workers, "
+        f"{workers['windows']} window workers",
+        highlight=False,
+        markup=False,
+    )
+    console.print(
+        f"  {totals['rows']:,} rows, {totals['late']:,} late, {totals['windows']:,} windows; times up to {found['newest']}, "
+        f"windows up to {found['punctuation']}; window state {sum(found['window_files'].values()) / 1024:,.0f} kB",
+        highlight=False,
+        markup=False,
+    )
+    table = Table("pane", "start", "end", "open", "parts", "rows")
+    for pane in found["panes"]:
+        table.add_row(*[str(pane[k]) for k in ("pane", "start", "end", "open", "parts", "rows")])
+    console.print(table)
 
 
 @state_app.command(name="migrate")

@@ -7,7 +7,7 @@ from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import operator
 from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow.flow_state import FlowState
-from penstock.spark.flow.inspection import inspect_checkpoint
+from penstock.spark.flow.inspection import inspect_flow
 from penstock.spark.flow.state_store import MOST_LAYERS, LayerFile, OperatorState, runs
 from penstock.testing.flow_run import start_in_process
 
@@ -70,7 +70,7 @@ def test_expired_keys_are_dropped_at_the_next_merge(tmp_path):
     run.feed(rows(np.arange(10), at=50))
     for _ in range(MOST_LAYERS + 1):
         run.feed(rows([1], at=51))
-    assert inspect_checkpoint(tmp_path / "checkpoint")["operators"]["count"]["keys"] == 10
+    assert inspect_flow(tmp_path / "checkpoint")["operators"]["count"]["keys"] == 10
     run.finish()
 
 
@@ -78,14 +78,14 @@ def test_inspection_tells_groups_sizes_and_versions(tmp_path):
     run = start_in_process(counter(), tmp_path)
     run.feed(rows(np.arange(300)))
     run.feed(rows([7]))
-    found = inspect_checkpoint(tmp_path / "checkpoint")
+    found = inspect_flow(tmp_path / "checkpoint")
     told = found["operators"]["count"]
     assert (found["batch"], found["versions"], found["groups"]) == (1, [0, 1], 16)
     assert (told["keys"], told["layers"], told["batches"]) == (300, 2, [0, 1])
     assert sum(g["keys"] for g in told["by_group"]) == 300
     run.finish()
     with pytest.raises(PenstockError, match="is not a checkpoint"):
-        inspect_checkpoint(tmp_path / "nowhere")
+        inspect_flow(tmp_path / "nowhere")
 
 
 def test_a_layer_counts_for_fewer_groups_once_others_are_merged():

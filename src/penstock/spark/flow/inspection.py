@@ -1,43 +1,52 @@
 """Read a flow's checkpoint without touching it."""
 
-from collections.abc import Sequence
+import json
+import pickle
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.errors import PenstockError
-from penstock.dataflow.layers import merge
+from penstock.core.errors import PenstockError, unknown
+from penstock.dataflow.layers import DROPPED, FLAGS, TIME, merge
 from penstock.dataflow.plan import Plan
+from penstock.dataflow.state import ALARM, FREE, HELD, NEVER, TIMER
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.state_store import LayerFile, counts_by_group, rows_of
 from penstock.spark.runtime.durable import read_json
 from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.segments import read_segment
 
+_STATE, _KEY = "state_", "key_"
 
-def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
-    """Operators, key groups, sizes and versions of the last committed batch, as plain values."""
+
+def latest_of(folder: str | Path) -> tuple[dict[str, Any], Manifest, list[int]]:
+    """Whose checkpoint it is, its last committed version, and all versions that are kept."""
     base = Path(folder) / "penstock"
     if not (base / "identity.json").exists():
         raise PenstockError(
             f"'{folder}' is not a checkpoint of Penstock's; name the folder given to start()."
         )
-    identity = read_json(base / "identity.json")
-    if identity.get("kind") != "flow":
-        raise PenstockError(f"The checkpoint '{folder}' belongs to a preference query, not to a flow.")
     manifests = sorted((base / "commits").glob("*.json"))
     if not manifests:
         raise PenstockError(
             f"The checkpoint '{folder}' has no committed batch yet; look again after the first one."
         )
-    latest = Manifest.read(manifests[-1])
+    return read_json(base / "identity.json"), Manifest.read(manifests[-1]), [int(m.stem) for m in manifests]
+
+
+def inspect_flow(folder: str | Path) -> dict[str, Any]:
+    """Operators, key groups, sizes and versions of the last committed batch, as plain values."""
+    identity, latest, versions = latest_of(folder)
     state = FlowState.from_json(latest.state)
+    base = Path(folder) / "penstock"
     return {
         "flow": identity["name"],
         "batch": latest.batch,
-        "versions": [int(m.stem) for m in manifests],
+        "version": latest.version or "0.1",
+        "versions": versions,
         "groups": state.plan.groups,
         "totals": vars(state.totals),
         "deferred": len(state.deferred),
@@ -52,11 +61,68 @@ def inspect_checkpoint(folder: str | Path) -> dict[str, Any]:
     }
 
 
+def values_of(
+    folder: str | Path,
+    operator: str,
+    where: Mapping[str, str] | None = None,
+    limit: int = 20,
+    unpickle: bool = False,
+) -> list[dict[str, Any]]:
+    """The keys of an operator with their states, as the last committed batch has them.
+
+    ``where`` picks keys by the text of their columns. A free dictionary is pickled bytes, and unpickling can run code: it
+    is done only where ``unpickle`` says so.
+    """
+    _, latest, _ = latest_of(folder)
+    state = FlowState.from_json(latest.state)
+    if operator not in state.operators:
+        raise unknown("operator with a state", operator, state.operators)
+    tables = _tables(str(Path(folder) / "penstock" / "state"), state.operators[operator].layers, state.plan)
+    if not tables:
+        return []
+    # A column may have become wider since some of the layers were written.
+    schema = pa.unify_schemas([t.schema for t in tables], promote_options="permissive").empty_table()
+    rows = merge([pa.concat_tables([schema, t], promote_options="permissive") for t in tables])
+    rows = rows.filter(pa.array((rows.column(FLAGS).to_numpy() & DROPPED) == 0))
+    found = []
+    for row in rows.to_pylist():
+        key = {n.removeprefix(_KEY): v for n, v in row.items() if n.startswith(_KEY)}
+        if all(str(key.get(n)) == v for n, v in (where or {}).items()):
+            found.append({"key": key, **_state(row, unpickle)})
+        if len(found) == limit:
+            break
+    return found
+
+
+def _state(row: Mapping[str, Any], unpickle: bool) -> dict[str, Any]:
+    values = {n.removeprefix(_STATE): v for n, v in row.items() if n.startswith(_STATE)}
+    if FREE in values:
+        raw = values[FREE]
+        values = pickle.loads(raw) if unpickle and raw is not None else {"pickled bytes": len(raw or b"")}
+    shown: dict[str, Any] = {"state": values}
+    waiting = {n.removeprefix(HELD): len(v) for n, v in row.items() if n.startswith(HELD) and v}
+    if waiting:
+        shown["waiting"] = waiting
+    for name, word in ((TIMER, "timer"), (ALARM, "alarm"), (TIME, "newest")):
+        if row.get(name) is not None and row[name] != NEVER:
+            shown[word] = row[name] / 1e6
+    return shown
+
+
+def _tables(folder: str, layers: Sequence[LayerFile], plan: Plan) -> list[pa.Table]:
+    """The layers, each cut down to what still counts."""
+    tables = []
+    for layer in layers:
+        table = rows_of(read_segment(folder, layer.file, 0), layer.groups, plan.groups)
+        tables.append(table.drop_columns([c for c in layer.ignored if c in table.column_names]))
+    return tables
+
+
 def _operator(folder: str, layers: Sequence[LayerFile], plan: Plan, region: str | None) -> dict[str, Any]:
-    tables = [rows_of(read_segment(folder, layer.file, 0), layer.groups, plan.groups) for layer in layers]
+    tables = [t.select(_inner(t)) for t in _tables(folder, layers, plan)]
     sizes = [(Path(folder) / layer.file).stat().st_size for layer in layers]
     keys = counts_by_group(merge(tables), plan.groups) if tables else np.zeros(plan.groups, dtype=np.int64)
-    routing = plan.regions[region].routing if region else (0,) * plan.groups
+    routing = plan.regions[region].routing if region in plan.regions else (0,) * plan.groups
     by_group = [
         {
             "group": group,
@@ -82,5 +148,15 @@ def _operator(folder: str, layers: Sequence[LayerFile], plan: Plan, region: str 
     }
 
 
+def _inner(table: pa.Table) -> list[str]:
+    """The columns that say which keys there are; others may have had other types before."""
+    return [n for n in table.column_names if n in ("__hash", FLAGS)]
+
+
 def _share(table: pa.Table, groups: int, group: int) -> float:
     return float(counts_by_group(table, groups)[group] / table.num_rows) if table.num_rows else 0.0
+
+
+def as_text(values: Any) -> str:
+    """Values on one line."""
+    return json.dumps(values, default=str)

@@ -1,0 +1,82 @@
+"""A user's own data for the applications: lines of text files, or named columns of CSV and Parquet files."""
+
+import gzip
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from penstock.core.errors import PenstockError, unknown
+
+_TABLES = (".csv", ".csv.gz", ".parquet")
+
+
+def files_of(place: str) -> list[Path]:
+    """The file, or the files of a folder in order of their names."""
+    path = Path(place)
+    if not path.exists():
+        raise PenstockError(f"There is no file or folder '{place}'; --input takes one that is there.")
+    files = (
+        [path]
+        if path.is_file()
+        else sorted(p for p in path.iterdir() if p.is_file() and p.name[0] not in "._")
+    )
+    if not files:
+        raise PenstockError(
+            f"The folder '{place}' has no files; --input takes a file, or a folder with some."
+        )
+    return files
+
+
+def lines_of(place: str, column: str = "") -> list[str]:
+    """All lines of text files, plain or gzipped; of CSV and Parquet files the texts of a column."""
+    lines: list[str] = []
+    for file in files_of(place):
+        if file.name.endswith(_TABLES):
+            table = _table(file)
+            name = _found(table, column or "line", file, "--column")
+            lines += [str(text) for text in table.column(name).to_pylist() if text is not None]
+            continue
+        raw = file.read_bytes()
+        text = gzip.decompress(raw) if file.suffix == ".gz" else raw
+        lines += text.decode(errors="replace").splitlines()
+    if not lines:
+        raise PenstockError(f"'{place}' has no lines; --input takes data to work on.")
+    return lines
+
+
+def table_of(place: str, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+    """Named columns of CSV or Parquet files, in the types of the schema: its name -> theirs."""
+    pieces = []
+    for file in files_of(place):
+        if not file.name.endswith(_TABLES):
+            raise PenstockError(
+                f"'{file}' is no CSV or Parquet file ({', '.join(_TABLES)}); give one of these."
+            )
+        table = _table(file)
+        chosen = {
+            name: table.column(_found(table, columns[name], file, f"--{name}")) for name in schema.names
+        }
+        try:
+            pieces.append(pa.table(chosen).cast(schema, safe=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise PenstockError(
+                f"The columns of '{file}' are not what the application takes: {error}."
+            ) from None
+    return pa.concat_tables(pieces).combine_chunks()
+
+
+def _table(file: Path) -> pa.Table:
+    try:
+        return pq.read_table(file) if file.suffix == ".parquet" else pacsv.read_csv(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise PenstockError(f"The file '{file}' cannot be read: {error}.") from None
+
+
+def _found(table: pa.Table, name: str, file: Path, option: str) -> str:
+    names: Sequence[str] = table.column_names
+    if name not in names:
+        raise PenstockError(f"{unknown(f'column of {file.name}', name, names)} Name it with {option}.")
+    return name

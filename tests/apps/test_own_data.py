@@ -1,0 +1,109 @@
+"""Applications on a user's own data: named columns, logs of other sites, and runs that work the input through."""
+
+import gzip
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.apps import finance, logs, network, trading, wordcount
+from penstock.apps.flow_app import Ended, _wait
+from penstock.apps.own_data import lines_of, table_of
+from penstock.core.errors import PenstockError
+from penstock.dataflow.schemas import schema_of
+
+#: The shapes of an sshd log of another site: no number of a process, programs with dashes, PAM, ISO times, IPv6.
+OTHER_SITE = [
+    ("Dec 10 06:55:46 LabSZ sshd[24200]: Invalid user webmaster from 173.234.31.186", "sshd", "173.234.31.186"),
+    ("Dec 10 06:55:48 LabSZ sshd[24200]: Failed password for invalid user 10.0.0.1 from 173.234.31.186 port 38926 ssh2", "sshd", "173.234.31.186"),
+    ("Dec 10 06:55:46 LabSZ sshd[24200]: reverse mapping checking getaddrinfo for ns.marryaldkfaczcz.com [173.234.31.186] failed - POSSIBLE BREAK-IN ATTEMPT!", "sshd", "173.234.31.186"),
+    ("Dec 10 06:55:46 LabSZ sshd[24200]: pam_unix(sshd:auth): authentication failure; logname= uid=0 euid=0 tty=ssh ruser= rhost=173.234.31.186 user=from 1.2.3.4", "sshd", "173.234.31.186"),
+    ("Dec 10 06:55:46 LabSZ sshd[24200]: pam_unix(sshd:auth): authentication failure; logname= uid=0 euid=0 tty=ssh ruser= rhost=host.example.com  user=root", "sshd", "host.example.com"),
+    ("Mar  1 10:00:00 gate sshd: Invalid user from 8.8.8.8 from 203.0.113.9 port 4711", "sshd", "203.0.113.9"),
+    ("2026-03-01T10:00:00.123456+01:00 gate sshd[7]: Failed password for root from 2001:db8::7 port 50000 ssh2", "sshd", "2001:db8::7"),
+    ("Mar  1 10:00:00 gate systemd-logind[411]: New session 3 of user root.", "systemd-logind", None),
+    ("Mar  1 10:00:00 gate postfix/smtpd[411]: connect from unknown[203.0.113.9]", "postfix/smtpd", None),
+    ("Mar  1 10:00:00 gate kernel: usb 1-1: new device", "kernel", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "program", "address"), OTHER_SITE)
+def test_a_log_of_another_site_is_parsed(line, program, address):
+    assert re.match(logs._LINE, line)["component"] == program
+    if address is not None:
+        assert network.FAILURE.search(line)
+        assert network.parse_line(line)[0] == address
+
+
+def test_the_default_patterns_match_a_log_of_another_site():
+    lines = [line for line, _, _ in OTHER_SITE]
+    components, matches = logs.oracle(lines)
+    assert components["sshd"] == 7
+    assert {"Invalid user", "Failed password", "authentication failure", "BREAK-IN"} <= set(matches)
+    assert len(network.oracle([line for line in lines for _ in range(5)])) > 5
+
+
+def test_lines_come_from_files_folders_and_named_columns(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text("one\ntwo\n")
+    (tmp_path / "logs" / "b.log.gz").write_bytes(gzip.compress(b"three\n"))
+    pq.write_table(pa.table({"message": ["four"]}), tmp_path / "logs" / "c.parquet")
+    (tmp_path / "d.csv").write_text("id,message\n1,five\n")
+    assert lines_of(str(tmp_path / "logs"), "message") == ["one", "two", "three", "four"]
+    assert wordcount.given_lines({"input": str(tmp_path / "d.csv"), "column": "message"}) == ["five"]
+    with pytest.raises(
+        PenstockError, match=r"Unknown column of d.csv 'mesage'; did you mean 'message'.*--column"
+    ):
+        lines_of(str(tmp_path / "d.csv"), "mesage")
+    with pytest.raises(PenstockError, match="There is no file or folder"):
+        lines_of(str(tmp_path / "nothing"))
+
+
+def test_tables_come_with_named_columns(tmp_path):
+    (tmp_path / "quotes.csv").write_text("when,ticker,last\n1,A,2.5\n3,B,4\n")
+    options = {"input": str(tmp_path / "quotes.csv"), "ts": "when", "symbol": "ticker", "price": "last"}
+    assert trading.given_quotes(options).to_pylist() == [
+        {"ts": 1, "symbol": "A", "price": 2.5},
+        {"ts": 3, "symbol": "B", "price": 4.0},
+    ]
+    with pytest.raises(PenstockError, match="name both, --input TRADES --quotes QUOTES"):
+        finance.given({"input": "trades.csv", "quotes": ""})
+    with pytest.raises(PenstockError, match="not what the application takes"):
+        table_of(str(tmp_path / "quotes.csv"), {"price": "ticker"}, schema_of({"price": float}))
+
+
+def test_a_run_waits_for_all_rows_however_long_a_batch_takes():
+    class Slow:
+        """Commits nothing for many looks, then ten rows at once, again and again."""
+
+        def __init__(self):
+            self.looks = 0
+
+        def await_termination(self, _seconds):
+            self.looks += 1
+            return False
+
+        @property
+        def totals(self):
+            return Ended(0.0, self.looks // 40 * 10, 0, 0, 1, {}, {})
+
+    run = Slow()
+    _wait(run, 0, 50)
+    assert run.totals.rows == 50
+    short = Ended(1.0, 20, 0, 0, 1, {}, {}, expected=50)
+    assert short.figures["rows_expected"] == 50
+    assert short.notes == ["NOT ALL: 20 of 50 rows were worked through before time was up."]
+    assert Ended(1.0, 50, 0, 0, 1, {}, {}, expected=50).notes == []
+
+
+@pytest.mark.spark
+def test_an_application_works_a_users_file_through(tmp_path):
+    lines = [
+        f"Mar  1 10:00:{n % 60:02d} gate sshd: Invalid user x from 203.0.113.{n % 7}" for n in range(3000)
+    ]
+    (tmp_path / "auth.log").write_text("\n".join(lines))
+    options = {name: option.default for name, option in network.OPTIONS.items()}
+    summary = network.main(0.0, {**options, "input": str(tmp_path / "auth.log"), "master": "local[2]"})
+    assert summary.figures["rows"] == summary.figures["rows_expected"] == 3000
+    assert summary.figures["checked"] is True
