@@ -122,7 +122,9 @@ def _operator(folder: str, layers: Sequence[LayerFile], plan: Plan, region: str 
     tables = [t.select(_inner(t)) for t in _tables(folder, layers, plan)]
     sizes = [(Path(folder) / layer.file).stat().st_size for layer in layers]
     keys = counts_by_group(merge(tables), plan.groups) if tables else np.zeros(plan.groups, dtype=np.int64)
-    routing = plan.regions[region].routing if region in plan.regions else (0,) * plan.groups
+    routing = (
+        plan.regions[region].routing if region is not None and region in plan.regions else (0,) * plan.groups
+    )
     by_group = [
         {
             "group": group,
