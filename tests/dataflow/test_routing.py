@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.dataflow.routing import dealt, is_uneven, loads_of, moved, rebalance, rescale, spread
+from penstock.dataflow.routing import (
+    check_routing,
+    dealt,
+    is_uneven,
+    loads_of,
+    moved,
+    rebalance,
+    rescale,
+    spread,
+)
 
 
 @given(st.integers(8, 300), st.integers(1, 8), st.lists(st.integers(1, 8), min_size=1, max_size=6))
@@ -55,3 +64,22 @@ def test_a_hot_group_gets_a_replica_with_little_else():
 def test_more_replicas_than_groups_are_refused():
     with pytest.raises(PenstockError, match="4 key groups can have 1 to 4 replicas, not 5"):
         rescale(spread(4, 2), 5)
+
+
+def test_loads_are_uneven_from_their_limit_on():
+    even = (0, 1)
+    assert not is_uneven(even, (1.0, 1.3), 2)
+    assert is_uneven(even, (1.0, 1.31), 2)
+    assert not is_uneven(even, (1.0, 2.0), 2, uneven=2.0)
+    assert is_uneven(even, (2.1, 1.0), 2, uneven=2.0)
+    assert not is_uneven((0, 0), (5.0, 1.0), 1)  # one replica is as even as can be
+    assert is_uneven((0, 0), (5.0, 1.0), 2)
+
+
+def test_a_routing_that_names_no_replica_or_too_few_groups_is_refused():
+    check_routing((0, 1, 1, 0), 4, 2, "count")
+    with pytest.raises(PenstockError, match="region 'count' has 3 entries for 4 key groups"):
+        check_routing((0, 1, 1), 4, 2, "count")
+    for wrong in ((0, 2, 1, 0), (0, -1, 1, 0)):
+        with pytest.raises(PenstockError, match=r"region 'count' names a replica outside 0\.\.1\."):
+            check_routing(wrong, 4, 2, "count")

@@ -46,7 +46,7 @@ def count(rows: Any, state: Any, output: Any) -> None:
     """Number the tuples of each key, and give out each hundredth."""
     numbers = running_count(rows.slots, state["n"])
     chosen = numbers % 100 == 0
-    output.emit({"k": rows["k"][chosen], "n": numbers[chosen]}, rows=np.flatnonzero(chosen))
+    output.emit({"k": rows["k"][chosen], "n": numbers[chosen]}, at=rows.positions[chosen])
 
 
 def run(quick: bool, folder: Path, minutes: float = 30.0) -> ResultsPage:
