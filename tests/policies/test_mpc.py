@@ -345,3 +345,24 @@ def test_executors_with_several_slots_do_several_times_the_work():
     policy = Mpc(switching=0.0, knob=Knob.EXECUTORS, forecaster=LAST)
     assert first(policy, seen).number(Knob.EXECUTORS, "", 2) == 3
     assert first(policy, wide).number(Knob.EXECUTORS, "", 2) == 1
+
+
+def three_stages():
+    """A source that cannot grow, a stage that can and is busiest of those, one that is not."""
+    fixed, busy, idle = (
+        replace(at(900, name=name, region=name).stages[0], workers=Capacity.steady(1, limit), utilisation=u)
+        for name, limit, u in (("read/0", 1.0, 0.99), ("match/0", 8.0, 0.9), ("count/0", 8.0, 0.2))
+    )
+    return Observation(1.0, 1.0, (fixed, busy, replace(idle, region="count")))
+
+
+def test_without_names_it_controls_the_busiest_stage_that_can_grow():
+    decided = first(Mpc(switching=0.0, forecaster=LAST, workers=(2, 4)), three_stages())
+    assert {change.where for change in decided.changes} == {"match/0"}
+
+
+def test_a_region_stands_for_its_stages_and_an_unknown_name_is_refused_with_the_known_ones():
+    decided = first(Mpc(switching=0.0, forecaster=LAST, workers=(2, 4), stages=("count",)), three_stages())
+    assert {change.where for change in decided.changes} == {"count/0"}
+    with pytest.raises(PenstockError, match="nowhere.*match/0"):
+        first(Mpc(stages=("nowhere",)), three_stages())

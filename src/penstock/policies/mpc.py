@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.forecast import HoltWinters
@@ -143,12 +143,17 @@ class Mpc:
         return after, self._optimise(observation, stages, loads)
 
     def _controlled(self, observation: Observation) -> list[StageObservation]:
-        """The named stages; else the first one, or the busiest of those that share the executors."""
+        """The named stages, or those of the named regions; else the busiest, where workers are scaled one that can grow."""
+        stages = observation.stages
         if self.stages:
-            return [s for s in observation.stages if s.name in self.stages]
+            known = {s.name for s in stages} | {s.region for s in stages if s.region}
+            for name in self.stages:
+                if known and name not in known:
+                    raise unknown("stage", name, sorted(known))
+            return [s for s in stages if s.name in self.stages or s.region in self.stages]
         if self.knob is not Knob.EXECUTORS:
-            return list(observation.stages[:1])
-        return sorted(observation.stages, key=lambda s: 0.0 if isnan(s.utilisation) else -s.utilisation)[:1]
+            stages = tuple(s for s in stages if s.workers.limit > 1) or stages[:1]
+        return sorted(stages, key=lambda s: 0.0 if isnan(s.utilisation) else -s.utilisation)[:1]
 
     def _outlook(self) -> Outlook:
         return Outlook(
