@@ -1,5 +1,6 @@
 """Nexmark: the flows and the queries of Structured Streaming give what plain Python gives."""
 
+import os
 from collections import Counter
 
 import numpy as np
@@ -85,6 +86,7 @@ def test_structured_streaming_gives_the_same(spark, tmp_path):
         # A last row far ahead closes what is open.
         last = {c: [-1.0 if c != "at" else UNTIL + 10 * WINDOW] for c in COLUMNS[name]}
         pq.write_table(pa.table(last).cast(getattr(EVENTS, name).schema), folder / "2.parquet")
+        os.utime(folder / "1.parquet", (1, 1))  # Spark takes files by their age
         schema = ", ".join(f"{c} {'double' if t == 'float64' else 'long'}" for c, t in COLUMNS[name].items())
         streams[name] = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
     found = {}
@@ -98,7 +100,7 @@ def test_structured_streaming_gives_the_same(spark, tmp_path):
     assert rows(real, "auction", "bidder", "euros") == oracle.q1(EVENTS)
     assert rows([r for r in found["q2"] if r["auction"] >= 0], "auction", "price") == oracle.q2(EVENTS)
     assert set(rows(found["q5"], "end", "auction", "n")) >= oracle.q5(EVENTS, UNTIL)
-    assert set(rows(found["q8"], "person", "start")) == oracle.q8(EVENTS)
+    assert set(rows([r for r in found["q8"] if r["person"] >= 0], "person", "start")) == oracle.q8(EVENTS)
     visits = {(b, round(s, 5), n) for b, s, n in rows(found["q11"], "bidder", "start", "rows")}
     assert visits >= {(b, round(s, 5), n) for b, s, n in oracle.q11(EVENTS, float("inf"))}
 

@@ -364,5 +364,5 @@ def test_without_names_it_controls_the_busiest_stage_that_can_grow():
 def test_a_region_stands_for_its_stages_and_an_unknown_name_is_refused_with_the_known_ones():
     decided = first(Mpc(switching=0.0, forecaster=LAST, workers=(2, 4), stages=("count",)), three_stages())
     assert {change.where for change in decided.changes} == {"count/0"}
-    with pytest.raises(PenstockError, match="nowhere.*match/0"):
+    with pytest.raises(PenstockError, match=r"nowhere.*match/0"):
         first(Mpc(stages=("nowhere",)), three_stages())

@@ -125,9 +125,8 @@ def test_a_stream_gives_the_windows_of_the_oracle(
     assert result.column_names == ["window_start", "window_end", *data.column_names]
     assert windows_of(result) == brute_force(data, upto=punctuation_of(run))
     assert run.progress["totals"]["rows"] == data.num_rows
-    assert (
-        len(list((tmp_path / "out").glob("part-*-settled-*"))) == overlap
-    )  # the last windows had no next batch
+    # What the last batch completes has no next batch to be computed beside.
+    assert overlap == any((tmp_path / "out").glob("part-*-settled-*"))
 
 
 @ENGINES
