@@ -26,33 +26,33 @@ def blocks(page, language):
     return [block for block in found if "kafka.bootstrap.servers" not in block]
 
 
-def offers(folder):
-    """Two seconds of offers."""
-    folder.mkdir()
+def more_offers(folder, at):
+    """Two more seconds of offers."""
+    folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(1)
-    times = pa.array((np.arange(2_000) * 1_000 + 1_700_000_000_000_000).tolist(), pa.timestamp("us", "UTC"))
+    begin = 1_700_000_000_000_000 + at * 2_000_000
+    times = pa.array((np.arange(2_000) * 1_000 + begin).tolist(), pa.timestamp("us", "UTC"))
     columns = {
         "event_time": times,
         "price": rng.random(2_000),
         "rating": rng.integers(1, 6, 2_000).astype(float),
     }
-    pq.write_table(pa.table(columns), folder / "a.parquet")
+    pq.write_table(pa.table(columns), folder / f"{at}.parquet")
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_blocks_of_a_page_run(page, spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    offers(tmp_path / "offers")
     said = {"__name__": "a page"}
     try:
-        for block in blocks(page, "python"):
+        for at, block in enumerate(blocks(page, "python")):
+            more_offers(tmp_path / "offers", at)
             exec(compile(in_folder(block, tmp_path), page, "exec"), said)
-            for run in _runs(said):
+            for run in filter(_active, _runs(said)):
                 until(
-                    lambda run=run: run.progress,
-                    f"a first look at {run}",
-                    unless=lambda run=run: not _active(run),
+                    lambda run=run: run.progress, f"a look at {run}", unless=lambda run=run: not _active(run)
                 )
+                run.stop()  # the next block has all slots of the session
     finally:
         for run in _runs(said):
             if _active(run):

@@ -173,12 +173,17 @@ class MicroBatchRun:
 
     def serve(self, metrics: str | None, page: str | None, guards: Guards | None) -> None:
         """Serve the run's metrics for Prometheus and its page, where addresses are given."""
-        if page is not None:
-            self._page = serve_page(page, self.controller)
         if metrics is not None:
             self._endpoint = MetricsEndpoint(metrics, guards or Guards())
             self.controller.observed.add(self._endpoint.observed)
             self.controller.stepped.add(self._endpoint.decided)
+        if page is not None:
+            try:
+                self._page = serve_page(page, self.controller)
+            except BaseException:
+                if self._endpoint is not None:
+                    self._endpoint.close()
+                raise
 
     @property
     def metrics_address(self) -> str:
