@@ -20,16 +20,16 @@ OPTIONS: Mapping[str, Option] = {
         "0", "tuples a second between the bursts; 0: what leaves one worker of this machine half idle"
     ),
     "page": Option("127.0.0.1:8765", "address of the live page; another free port where it is taken"),
-    "policy": Option("threshold:high=0.4,low=0.2", "who scales the workers; none leaves them alone"),
+    "policy": Option("threshold:high=0.55,low=0.3", "who scales the workers; none leaves them alone"),
     "output": Option("", "folder of the run; penstock-runs/demo-TIME by default"),
 }
 
 #: Attributes of a tuple, and how large a burst is: the work grows with the square of the rows of a window.
-DIMS, PEAK = 8, 3.2
+DIMS, PEAK = 8, 4.0
 #: Seconds from the start of the stream to each burst; all of them die away within a few seconds.
 BURSTS = (16.0, 34.0, 52.0, 70.0, 88.0, 106.0)
 #: A rate that leaves one worker half idle on a machine where the best of that many rows take so many seconds.
-KNOWN = (6_500, 0.008)
+KNOWN = (6_000, 0.009)
 
 
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
@@ -47,6 +47,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             "distribution": "anticorrelated",
             "policy": options["policy"],
             "period": "1",
+            "trigger": "200 milliseconds",
             "page": free_address(options["page"]),
             "output": options["output"] or skyline.run_folder("demo"),
         },
