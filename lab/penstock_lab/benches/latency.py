@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.core.errors import unknown
+from penstock_lab.benches import latency_rescale
 from penstock_lab.results import ResultsPage, Table, announce
 
 OWN, FILES = "own source", "Parquet files"
@@ -39,12 +41,27 @@ def cells(rates: Sequence[int], file_rates: Sequence[int]) -> list[Cell]:
     ]
 
 
-def run(quick: bool, folder: Path) -> ResultsPage:
-    """Run all cells, one after another, each in a process of its own."""
+PARTS = ("engines", "rescale")
+
+
+def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
+    """Both parts, or one; ``minutes`` is how long workers come and go."""
+    if part is not None and part not in PARTS:
+        raise unknown("part", part, PARTS)
     page = ResultsPage(
         "How soon windows are answered: resident workers against Spark jobs",
-        "penstock bench latency" + (" --quick" if quick else ""),
+        "penstock bench latency" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
     )
+    if part in (None, "engines"):
+        _engines(page, quick)
+    if part in (None, "rescale"):
+        announce("workers come and go")
+        latency_rescale.add(page, minutes or (0.3 if quick else 5.0))
+    return page
+
+
+def _engines(page: ResultsPage, quick: bool) -> None:
+    """Run all cells, one after another, each in a process of its own."""
     chosen = (
         cells((20_000,), ())
         if quick
@@ -56,7 +73,6 @@ def run(quick: bool, folder: Path) -> ResultsPage:
     page.tables.append(_table(results))
     if not quick:
         _claims(page, results)
-    return page
 
 
 def measured(cell: Cell) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""Workers that come and go under load: one run whose number of workers changes every few seconds, against the static answer.
+
+``python -m penstock_lab.benches.latency_rescale SPEC`` prints the figures of one run as JSON.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import penstock as ps
+from penstock.spark import session
+from penstock_lab.results import ResultsPage, Table
+
+#: Seconds between two changes, and the numbers of workers in turn.
+EVERY = 4.0
+TURNS = (2, 1, 3, 2, 3, 1)
+RATE, ROWS_A_BATCH = 20_000, 2_000
+
+
+def add(page: ResultsPage, minutes: float) -> None:
+    """Run it in a process of its own and add what it showed."""
+    with tempfile.TemporaryDirectory(prefix="penstock-rescale-") as scratch:
+        spec = json.dumps({"folder": scratch, "seconds": 60 * minutes})
+        command = [sys.executable, "-m", "penstock_lab.benches.latency_rescale", spec]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
+        seen = json.loads(done.stdout.strip().splitlines()[-1])
+    rows = [
+        ("changes", seen["changes"]),
+        ("batches", seen["batches"]),
+        ("batch ms P50 / P95 / longest", " / ".join(f"{1e3 * v:.0f}" for v in seen["batch"])),
+        ("from rescale to the first batch with the new number, ms P50 / longest", " / ".join(f"{1e3 * v:.0f}" for v in seen["reached"])),
+        ("windows compared with the static answer", seen["windows"]),
+        ("windows that differ", seen["wrong"]),
+    ]  # fmt: skip
+    note = (
+        f"{RATE:,} tuples/s in batches of {ROWS_A_BATCH:,}, a trigger of 100 ms, {min(TURNS)} to {max(TURNS)} workers, another number every {EVERY:g} s. "
+        "A batch counts as held up by a change where it is one of the three after it."
+    )
+    page.tables.append(Table("Workers added and removed under load", ("what", "seen"), rows, note))
+    page.claim("no window is wrong", "0", str(seen["wrong"]), seen["wrong"] == 0 and seen["windows"] > 100)
+    page.claim(
+        "no batch after a change is longer than three times the median",
+        f"at most {3e3 * seen['batch'][0]:.0f} ms",
+        f"{1e3 * seen['after_change']:.0f} ms",
+        seen["after_change"] <= 3 * seen["batch"][0],
+    )
+
+
+def main(text: str) -> None:
+    """Run, change the number of workers, compare, print."""
+    spec = json.loads(text)
+    folder = Path(spec["folder"])
+    spark = session("local[6]", app="penstock bench rescale", config={"spark.default.parallelism": "2"})
+    options = {
+        "model": "poisson",
+        "rate": RATE,
+        "dims": 8,
+        "delayMean": 0.02,
+        "seconds": spec["seconds"] + 30,
+        "seed": 7,
+    }
+    shown = {key: str(value) for key, value in options.items()}
+    stream = (
+        spark.readStream.format("penstock-traffic").options(**shown, rowsPerBatch=str(ROWS_A_BATCH)).load()
+    )
+    query = _question()
+    run = query.start(
+        stream, output=folder / "out", checkpoint=folder / "ck", trigger="100 milliseconds", engine="resident"
+    )
+    seen = _changed(run, spec["seconds"])
+    run.stop()
+    whole = query.evaluate(spark.read.format("penstock-traffic").options(**shown).load()).toArrow()
+    seen |= _compared(pq.read_table(folder / "out"), whole)
+    spark.stop()
+    sys.stdout.write("\n" + json.dumps(seen) + "\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _question() -> ps.PreferenceQuery:
+    return ps.PreferenceQuery(
+        ps.skyline_of(*[ps.minimize(f"a{i}") for i in range(8)]),
+        time="event_time",
+        window="1 second",
+        slide="200 milliseconds",
+        disorder=ps.FixedDelay("2 seconds"),  # nothing is late
+        pane_workers=TURNS[-1],
+        window_workers=TURNS[-1],
+    )
+
+
+def _changed(run: Any, seconds: float) -> dict[str, Any]:
+    """Change the number of workers every few seconds; how long batches took, and until a change was there."""
+    batches: list[tuple[float, float]] = []
+    run.listen(lambda f: batches.append((time.monotonic(), f["seconds"])))
+    while len(batches) < 50:
+        time.sleep(0.1)
+    first, began, reached, changes = len(batches), time.monotonic(), [], []
+    for turn in range(int(seconds / EVERY)):
+        wanted = TURNS[turn % len(TURNS)]
+        asked = time.monotonic()
+        run.rescale(wanted, wanted)
+        changes.append(asked)
+        while len(run.progress.get("worker_busy", ())) != wanted and time.monotonic() - asked < 30.0:
+            time.sleep(0.005)
+        reached.append(time.monotonic() - asked)
+        time.sleep(max(0.0, began + (turn + 1) * EVERY - time.monotonic()))
+    steady = batches[first:]
+    took = np.array([s for _, s in steady])
+    after = [s for at in changes for s in [s for t, s in steady if t > at][:3]]
+    return {
+        "changes": len(changes),
+        "batches": len(steady),
+        "batch": [*np.percentile(took, [50, 95]).tolist(), float(took.max())],
+        "after_change": max(after),
+        "reached": [float(np.median(reached)), max(reached)],
+    }
+
+
+def _compared(made: Any, whole: Any) -> Mapping[str, Any]:
+    whole = whole.filter(pc.less_equal(whole["window_start"], pc.max(made["window_start"])))
+    keys = [(name, "ascending") for name in made.column_names]
+    ours, theirs = made.sort_by(keys), whole.select(made.column_names).cast(made.schema).sort_by(keys)
+    windows = pc.unique(theirs["window_start"])
+    wrong = 0
+    if not ours.equals(theirs):
+        for start in windows:
+            one, other = (t.filter(pc.equal(t["window_start"], start)) for t in (ours, theirs))
+            wrong += not one.equals(other)
+        wrong = max(wrong, 1)
+    return {"windows": len(windows), "wrong": wrong}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
