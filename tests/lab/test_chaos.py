@@ -1,12 +1,14 @@
 """The chaos bench in small: a few kills of each kind of run, and an oracle that sees what is wrong."""
 
+import signal
+
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.core.errors import PenstockError
 from penstock_lab.benches import chaos
 from penstock_lab.benches.chaos_cases import Case
-from penstock_lab.benches.chaos_in_process import Kill, _live, run_case
+from penstock_lab.benches.chaos_in_process import DONE, FULL, STOPPED, Kill, _live, run_case
 
 
 @pytest.mark.parametrize(
@@ -19,9 +21,10 @@ from penstock_lab.benches.chaos_in_process import Kill, _live, run_case
     ids=lambda case: case.label,
 )
 def test_kills_cost_no_row_and_a_row_too_many_or_too_few_is_seen(tmp_path, case):
-    outcome = run_case(case, tmp_path / "run", kills=3)
-    assert outcome.problems == []
-    assert sum(outcome.kills.values()) >= 2
+    for point, batch in (("during-commit", 1), ("after-publish", 3), ("during-recovery", 3)):
+        assert _live(case, tmp_path / "run", Kill("a kill", point, batch)) == -signal.SIGKILL
+    assert _live(case, tmp_path / "run", Kill()) == DONE
+    assert case.problems(tmp_path / "run") == []
     out = tmp_path / "run" / "out"
     files = sorted((out / "counts" if case.kind == "flow" else out).glob("*.parquet"))
     file = next(f for f in files if pq.read_table(f).num_rows > 1)
@@ -36,9 +39,10 @@ def test_kills_cost_no_row_and_a_row_too_many_or_too_few_is_seen(tmp_path, case)
 
 def test_a_full_disk_ends_a_life_and_the_next_one_goes_on(tmp_path):
     case = Case("query", "jobs", 14, batches=5)
-    assert _live(case, tmp_path, Kill("disk full and freed", writes=7)) == 4
-    assert _live(case, tmp_path, Kill()) == 0
-    assert case.problems(tmp_path) == []
+    assert _live(case, tmp_path, Kill("disk full and freed", writes=7)) == FULL
+    assert _live(case, tmp_path, Kill("stop and start", batch=2)) == STOPPED
+    outcome = run_case(case, tmp_path, kills=0)
+    assert (outcome.kills, outcome.problems) == ({}, [])
 
 
 def test_a_part_that_there_is_not_is_refused(tmp_path):
