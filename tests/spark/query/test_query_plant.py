@@ -180,6 +180,20 @@ def test_periods_of_batches_follow_each_other_however_long_the_first_took(query_
     assert periods == pytest.approx([64.3, 21.7, 1.0])
 
 
+class Shed(AskFor):
+    def step(self, state, observation):
+        return state, Decision((Change(Knob.SHEDDING, "panes", 0.25),), "the test says so")
+
+
+def test_a_policy_sheds_an_even_share_of_the_rows_from_the_next_batch_on(query_run):
+    done = query_run(Shed(), batches=4)
+    assert [o.progress["shed"] for o in done.outcomes] == [0, 50, 50, 50]  # a quarter of 200
+    assert done.outcomes[-1].progress["totals"]["shed"] == 150
+    seen = done.journal.tables()
+    assert seen.observations["shed_share"].tolist() == [0.0, 0.25, 0.25, 0.25]
+    assert not [text for text in done.journal.texts() if "refused" in text]
+
+
 def test_a_policy_is_held_to_the_slots_of_the_application(query_run):
     done = query_run(batches=1)
     plant = QueryPlant(done.program, slots=lambda: 2.0)

@@ -23,6 +23,7 @@ class Measurements:
     rows: int
     late: int
     bad: int
+    shed: int
     pane_busy: Sequence[float]
     pane_rows: Sequence[float]
     pane_utilisation: float
@@ -53,6 +54,8 @@ class QueryFigures:
     rows: int
     late: int
     bad: int
+    #: Rows dropped on purpose.
+    shed: int
     #: From the start of the batch before to the start of this one.
     interval: float
     arrival_rate: float
@@ -145,6 +148,7 @@ def figures_of(
         rows=measured.rows,
         late=measured.late,
         bad=measured.bad,
+        shed=measured.shed,
         interval=interval,
         arrival_rate=measured.rows / interval,
         pane_workers=state.pane_workers,

@@ -40,6 +40,11 @@ class Folded:
         return sum(t.late for t in self.tallies)
 
     @property
+    def shed(self) -> int:
+        """Rows dropped on purpose."""
+        return sum(t.shed for t in self.tallies)
+
+    @property
     def bad(self) -> int:
         """Rows that cannot be used, or are not believed."""
         return sum(t.bad for t in self.tallies)
@@ -60,6 +65,8 @@ class Folding:
     late_folder: str | None
     dead_folder: str
     lift: Lift | None = None
+    #: The share of the rows to drop on purpose.
+    shed: float = 0.0
 
     def run(self, batch: Batch, state: QueryState) -> Folded:
         """Fold the rows that are believed."""
@@ -88,6 +95,7 @@ class Folding:
             limits=self.limits,
             latest=latest,
             lift=self.lift,
+            shed=self.shed,
         )
         stage = PaneStage(self.grouped, batch.state_folder, batch.prefix, state.held(), self.raw)
         stages = [Stage(router, MESSAGE_SCHEMA), Stage(stage, pane_stage.REPORT_SCHEMA, state.pane_workers)]

@@ -91,6 +91,8 @@ class QueryProgram:
         self.model = query.panes
         self.grouped = self._grouped()
         self.target: tuple[int, int] | None = None
+        #: The share of the rows to drop from the next batch on.
+        self.shedding = 0.0
         self._worked = (query.pane_workers, query.window_workers)
         self._previous: float | None = None
         #: Utilisation of the pane workers in the batch before, where they are resident.
@@ -120,6 +122,7 @@ class QueryProgram:
             late_folder=None if self.outputs.late is None else self.outputs.late.staging,
             dead_folder=self.outputs.dead.staging,
             lift=lift,
+            shed=self.shedding,
         )
 
     @property
@@ -194,6 +197,7 @@ class QueryProgram:
             rows=folded.rows,
             late=folded.late,
             bad=folded.bad,
+            shed=folded.shed,
             pane_busy=turn.after.loads,
             pane_rows=tuple(_rows_by_worker(start.pane_workers, folded)),
             pane_utilisation=rho,
@@ -399,6 +403,7 @@ def _counted(state: QueryState, done: Windowed, folded: Folded) -> QueryState:
         rows=state.totals.rows + folded.rows,
         late=state.totals.late + folded.late,
         bad=state.totals.bad + folded.bad,
+        shed=state.totals.shed + folded.shed,
         windows=state.totals.windows + len(done.sizes),
         results=state.totals.results + sum(done.sizes.values()),
     )

@@ -21,6 +21,8 @@ class Rescalable(Protocol):
 
     #: Numbers of pane and window workers from the next batch on; None: as they are.
     target: tuple[int, int] | None
+    #: The share of the rows to drop from the next batch on.
+    shedding: float
 
     @property
     def workers(self) -> tuple[int, int]:
@@ -58,6 +60,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             slots=slots,
             extra={
                 Metric.DROPPED_SHARE.value: figures.dropped_share,
+                Metric.SHED_SHARE.value: figures.shed / figures.rows if figures.rows else 0.0,
                 Metric.ANSWER_LAG.value: figures.answer_lag,
                 Metric.OVERHEAD_TIME.value: max(figures.seconds - figures.working, 0.0),
                 "batch": figures.totals.windows,
@@ -83,9 +86,12 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             if change.knob is Knob.WORKERS and change.where in wanted and change.number >= 1:
                 wanted[change.where] = int(change.number)
                 made.append(change)
+            elif change.knob is Knob.SHEDDING and change.where == PANES:
+                self._program.shedding = min(1.0, max(0.0, change.number))
+                made.append(change)
             else:
-                refused.append((change, "a preference query has pane and window workers only"))
-        if made:
+                refused.append((change, "a query has pane and window workers, and sheds rows of its panes"))
+        if any(change.knob is Knob.WORKERS for change in made):
             self._program.target = (wanted[PANES], wanted[WINDOWS])
         return Applied(tuple(made), refused=tuple(refused))
 
@@ -101,6 +107,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             utilisation=figures.utilisation_panes,
             worker_utilisation=_shares(figures.pane_busy, figures),
             splitting=figures.splitting,
+            shedding=self._program.shedding,
             downstream=(WINDOWS,),
             last_change=self._last_change(figures),
             extra={

@@ -35,6 +35,8 @@ class TallyReport(Report):
     late_file: str | None
     dead_file: str | None
     seconds: float
+    #: Rows dropped on purpose.
+    shed: int = 0
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:

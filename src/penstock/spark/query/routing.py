@@ -61,6 +61,8 @@ class Router:
     latest: int | None = None
     #: Makes partial results of rows before they travel; None: the rows travel as they are.
     lift: Lift | None = None
+    #: The share of the rows to drop on purpose.
+    shed: float = 0.0
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
@@ -90,7 +92,16 @@ class Router:
                 if self.late_folder:
                     tally.late.append(rows.filter(pa.array(late)))
                 rows, times = rows.filter(pa.array(~late)), times[~late]
+        if self.shed > 0:
+            rows, times = self._thinned(rows, times, tally)
         yield from self._cut(rows, times)
+
+    def _thinned(self, rows: pa.RecordBatch, times: Times, tally: "_Tally") -> tuple[pa.RecordBatch, Times]:
+        """The rows without the share to drop, which is taken evenly."""
+        kept = np.floor(np.arange(len(times) + 1) * (1.0 - self.shed))
+        chosen = np.diff(kept) > 0
+        tally.shed += len(times) - int(chosen.sum())
+        return rows.filter(pa.array(chosen)), times[chosen]
 
     def _believed(self, rows: pa.RecordBatch, times: Times, tally: "_Tally") -> tuple[pa.RecordBatch, Times]:
         """The rows whose times are believed; the others are dead letters."""
@@ -121,6 +132,7 @@ class _Tally:
     def __init__(self, seen: int | None, lookout: Lookout) -> None:
         self.rows = 0
         self.late_rows = 0
+        self.shed = 0
         self.late: list[pa.RecordBatch] = []
         self.bad: list[pa.RecordBatch] = []
         self.seen, self.lookout = seen, lookout
@@ -145,6 +157,7 @@ class _Tally:
         return TallyReport(
             rows=self.rows,
             late=self.late_rows,
+            shed=self.shed,
             bad=sum(b.num_rows for b in self.bad),
             stats=self._stats,
             usable=self.lookout.rows,

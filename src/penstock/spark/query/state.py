@@ -18,6 +18,7 @@ class QueryTotals:
     bad: int = 0
     windows: int = 0
     results: int = 0
+    shed: int = 0
 
 
 @dataclass(frozen=True)
