@@ -24,6 +24,7 @@ BENCHES: dict[str, str] = {
     "latency": "how soon windows are answered: resident workers against Spark jobs",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",
+    "kafka": "from topic to topic against a query by hand, and kills of driver and broker",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
     "nexmark": "queries of Nexmark: flows beside Spark's own operators, and every policy under four loads",
@@ -49,7 +50,7 @@ def bench(
     name: str = typer.Argument(..., help="Which benchmark: " + ", ".join(BENCHES)),
     quick: bool = typer.Option(False, help="A small version, for a look in under a minute."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
-    part: str | None = typer.Option(None, help="One part alone, where a benchmark has parts (chaos)."),
+    part: str | None = typer.Option(None, help="One part alone, where a benchmark has parts (chaos, kafka)."),
     minutes: float | None = typer.Option(
         None, help="How long, where a benchmark can be long or short (soak, chaos)."
     ),

@@ -1,0 +1,49 @@
+"""A producer in a process of its own: ``python -m penstock_lab.benches.kafka_producer SERVERS TOPIC KIND RATE SECONDS PARTITIONS``.
+
+It prints how many messages it sent. Times are those of sending; the other fields are drawn beforehand.
+"""
+
+import sys
+import time
+from datetime import UTC, datetime
+
+import numpy as np
+
+from penstock.spark.kafka.client import confluent
+
+DIMS = 8
+POOL = 20_000
+#: Seconds between two bursts of messages.
+STEP = 0.02
+
+
+def main(servers: str, topic: str, kind: str, rate: str, seconds: str, partitions: str) -> None:
+    """Send at a rate, for some seconds."""
+    producer = confluent().Producer(
+        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000}
+    )
+    bodies, parts = _bodies(kind), int(partitions)
+    total, sent, started = int(float(rate) * float(seconds)), 0, time.time()
+    while sent < total:
+        due = min(total, int((time.time() - started + STEP) * float(rate)))
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        head = f'{{"at":"{moment}",'.encode()
+        for number in range(sent, due):
+            producer.produce(topic, head + bodies[number % POOL], partition=number % parts)
+        sent = due
+        producer.poll(0)
+        time.sleep(max(0.0, STEP - (time.time() - started) % STEP))
+    producer.flush(60)
+    sys.stdout.write(f"{sent} {time.time() - started:.3f}\n")
+
+
+def _bodies(kind: str) -> list[bytes]:
+    rng = np.random.default_rng(1)
+    if kind == "words":
+        return [f'"word":"w{n}"}}'.encode() for n in rng.zipf(1.3, POOL) % 20_000]
+    rows = rng.random((POOL, DIMS)).round(6)
+    return [(",".join(f'"a{i}":{v}' for i, v in enumerate(row)) + "}").encode() for row in rows.tolist()]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
