@@ -103,7 +103,7 @@ class Preference(ABC):
         return np.arange(len(points)), {}
 
     def of(self, df: Any) -> Any:
-        """The plain answer over a static Spark DataFrame, no windows: local results merged in a tree."""
+        """The plain answer over a Spark DataFrame, a pandas DataFrame or an Arrow table, no windows; of the same kind."""
         return import_module("penstock.spark.query.static_answer").answer_of(self, df)
 
     @property

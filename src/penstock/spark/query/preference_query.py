@@ -3,9 +3,9 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.listeners import Listeners
@@ -17,8 +17,12 @@ from penstock.spark.query import static_windows as static
 from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.pane_stage import GroupedPreference
 from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.static_kinds import arrow_of
 from penstock.spark.query.stream_query import StreamQuery, plain_schema
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
+
+#: The kind of table that a query is asked over.
+T = TypeVar("T")
 
 RESERVED = ("window_start", "window_end")
 
@@ -105,15 +109,25 @@ class PreferenceQuery(StreamQuery):
         """What runs the query's batches."""
         return QueryProgram(self, schema, outputs, trigger, listeners)
 
-    def evaluate(self, frame: DataFrame) -> DataFrame:
-        """The same windows over a static DataFrame, in parallel: every window that holds at least one row.
+    def evaluate(self, frame: T) -> T:
+        """The same windows over a static table: every window that holds at least one row.
 
-        Nothing is late here, and rows that cannot be used (null or NaN where needed) are left out.
+        A Spark DataFrame is evaluated in parallel, a pandas DataFrame or an Arrow table in this process, without Spark; the
+        answer is of the same kind. Nothing is late here, and rows that cannot be used (null or NaN where needed) are left
+        out.
         """
-        if frame.isStreaming:
+        grouped = GroupedPreference(self.preference, self.groups)
+        local = arrow_of(frame)
+        answer: Any
+        if local is not None:
+            table, back = local
+            self.check(table.schema)
+            answer = back(static.evaluate_table(table, grouped, self.panes, self.time, table.schema))
+            return cast(T, answer)
+        spark_frame: Any = frame
+        if spark_frame.isStreaming:
             raise PenstockError("evaluate() needs a static DataFrame; use start() for a stream.")
-        schema = plain_schema(frame)
+        schema = plain_schema(spark_frame)
         self.check(schema)
-        return static.evaluate(
-            frame, GroupedPreference(self.preference, self.groups), self.panes, self.time, schema
-        )
+        answer = static.evaluate(spark_frame, grouped, self.panes, self.time, schema)
+        return cast(T, answer)

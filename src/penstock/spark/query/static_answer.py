@@ -2,33 +2,44 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core.errors import PenstockError
 from penstock.preference.preference import Preference
 from penstock.spark.query.pane_stage import GroupedPreference
+from penstock.spark.query.static_kinds import arrow_of
 from penstock.spark.query.stream_query import plain_schema
 
 
-def answer_of(preference: Preference, frame: DataFrame) -> DataFrame:
-    """The preferred rows of a DataFrame, with all their columns; rows with nulls or NaN where ranked are left out."""
+def answer_of(preference: Preference, frame: Any) -> Any:
+    """The preferred rows of a table, with all their columns; rows with nulls or NaN where ranked are left out."""
+    local = arrow_of(frame)
+    if local is not None:
+        table, back = local
+        result = _checked(preference, table.schema)
+        answer = Answer(GroupedPreference(preference))(iter(table.to_batches()))
+        return back(pa.Table.from_batches(answer, result) if table.num_rows else result.empty_table())
     if frame.isStreaming:
         raise PenstockError("of() needs a static DataFrame; use PreferenceQuery(...).start() for a stream.")
-    schema = plain_schema(frame)
+    result = from_arrow_schema(_checked(preference, plain_schema(frame)))
+    # Two levels: every input partition reduces itself, each core joins some of those, one task joins the rest.
+    local_rows = frame.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
+    joined = local_rows.repartition(frame.sparkSession.sparkContext.defaultParallelism)
+    joined = joined.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
+    return joined.repartition(1).mapInArrow(Answer(GroupedPreference(preference)), result)
+
+
+def _checked(preference: Preference, schema: pa.Schema) -> pa.Schema:
+    """The columns of the answer, or one sentence on why there is none."""
     preference.check_schema(schema)
     taken = [name for name in preference.extra_columns if name in schema.names]
     if taken:
         raise PenstockError(f"The input has a column '{taken[0]}', which the result adds; rename it first.")
     extras = [pa.field(name, kind) for name, kind in preference.extra_columns.items()]
-    result = from_arrow_schema(pa.schema([*schema, *extras]))
-    # Two levels: every input partition reduces itself, each core joins some of those, one task joins the rest.
-    local = frame.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
-    joined = local.repartition(frame.sparkSession.sparkContext.defaultParallelism)
-    joined = joined.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
-    return joined.repartition(1).mapInArrow(Answer(GroupedPreference(preference)), result)
+    return pa.schema([*schema, *extras])
 
 
 @dataclass(frozen=True)
