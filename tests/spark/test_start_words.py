@@ -58,3 +58,23 @@ def test_every_handle_can_be_rescaled_watched_paused_and_ended(handle):
         "metrics_address",
     )
     assert [name for name in does if not hasattr(handle, name)] == []
+
+
+def test_spark_connect_is_refused_in_one_sentence_that_says_what_works():
+    """Frames of Spark Connect are known by the module of their class; its server is no part of these tests."""
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe", "isStreaming": True})()
+    query = penstock.PreferenceQuery(penstock.skyline_of(penstock.minimize("a")), time="t", window="1 second")
+    flow = penstock.Flow("words")
+    flow.source("words", {"word": str}, frame).through(_same).sink("out")
+    for refused in (
+        lambda: query.start(frame, output="o", checkpoint="c"),
+        lambda: flow.start(output="o", checkpoint="c"),
+        lambda: penstock.spark.session(existing=frame),
+    ):
+        with pytest.raises(penstock.PenstockError, match=r"this is Spark Connect.*evaluate\(frame\.toArrow"):
+            refused()
+
+
+@penstock.operator(output={"word": str})
+def _same(rows, output):
+    output.emit({"word": rows.column("word")})

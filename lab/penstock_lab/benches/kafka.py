@@ -21,6 +21,8 @@ from penstock_lab.results import ResultsPage, Table, announce
 
 PARTS = ("rate", "kills")
 PARTITIONS = 4
+#: Seconds after which a producer stops by itself; it is ended with the driver that it feeds.
+LONGEST = 600
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,10 @@ def _rates(report: ResultsPage, broker: LocalBroker, scratch: Path, sizes: Sizes
 
 def _measured(broker: LocalBroker, scratch: Path, kind: str, rate: int, sizes: Sizes) -> dict[str, Any]:
     name = kind.replace(" ", "-")
-    spec = _spec(broker, scratch / name, kind, warm_up=sizes.warm_up, seconds=sizes.seconds)
+    spec = _spec(broker, scratch / name, kind, start="latest", warm_up=sizes.warm_up, seconds=sizes.seconds)
     driver = _driver(spec, scratch / name)
-    time.sleep(10)  # Spark starts while nothing else needs the cores
     words = "words" if kind == "count" else "points"
-    arguments = [broker.servers, spec["topic"], words, rate, sizes.warm_up + sizes.seconds + 10, PARTITIONS]
+    arguments = [broker.servers, spec["topic"], words, rate, LONGEST, PARTITIONS]
     producer = subprocess.Popen(
         [sys.executable, "-m", "penstock_lab.benches.kafka_producer", *map(str, arguments)],
         stdout=subprocess.DEVNULL,
@@ -103,7 +104,9 @@ def _measured(broker: LocalBroker, scratch: Path, kind: str, rate: int, sizes: S
 
 def _kills(report: ResultsPage, broker: LocalBroker, scratch: Path, sizes: Sizes) -> None:
     """Kill driver or broker at random instants, then let the driver finish; compare what readers of committed messages see."""
-    calm = _spec(broker, scratch / "calm", "skyline", drain=True, most=sizes.rows_to_kill_on // 40)
+    calm = _spec(
+        broker, scratch / "calm", "skyline", start="earliest", drain=True, most=sizes.rows_to_kill_on // 40
+    )
     rate = sizes.rows_to_kill_on / 10
     arguments = [broker.servers, calm["topic"], "points", rate, 10, PARTITIONS]
     subprocess.run(

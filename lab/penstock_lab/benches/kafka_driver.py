@@ -82,7 +82,7 @@ def by_hand(spark: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
                 yield pa.RecordBatch.from_pydict({"value": [json.dumps(row) for row in chosen.tolist()]})
 
     options = {"kafka.bootstrap.servers": spec["servers"], "subscribe": spec["topic"]}
-    raw = spark.readStream.format("kafka").options(**options, startingOffsets="earliest").load()
+    raw = spark.readStream.format("kafka").options(**options, startingOffsets=spec["start"]).load()
     raw.createOrReplaceTempView("raw")
     spark.sql(f"SELECT j.* FROM (SELECT from_json(string(value), '{SCHEMA}') AS j FROM raw)").withWatermark(
         "at", "500 milliseconds"
@@ -98,7 +98,9 @@ def by_hand(spark: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
         .trigger(processingTime="1 second")
         .start()
     )
-    time.sleep(spec["warm_up"])
+    while not _taken(query) and query.isActive:
+        time.sleep(0.5)
+    query.awaitTermination(spec["warm_up"])
     before = _taken(query)
     query.awaitTermination(spec["seconds"])
     after = _taken(query)
@@ -114,7 +116,7 @@ def _source(spark: Any, spec: Mapping[str, Any], schema: str) -> Any:
     options = {"kafka.bootstrap.servers": spec["servers"], "subscribe": spec["topic"]}
     most = str(spec.get("most", 0))
     reader = spark.readStream.format("penstock-kafka").schema(schema).options(**options)
-    return reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=most).load()
+    return reader.options(startingOffsets=spec["start"], maxOffsetsPerTrigger=most).load()
 
 
 def _watched(run: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,11 +125,11 @@ def _watched(run: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
         run.await_termination()
         return {}
     seen: list[tuple[float, int, float]] = []
-    started, last = time.time(), -1
-    while time.time() - started < spec["warm_up"] + spec["seconds"] and run.is_active:
+    started, last = 0.0, -1
+    while run.is_active and (not started or time.time() - started < spec["warm_up"] + spec["seconds"]):
         now = run.progress
         if now.get("batch", -1) != last:
-            last = now["batch"]
+            started, last = started or time.time(), now["batch"]
             seen.append((time.time() - started, int(now["rows"]), float(now.get("answer_lag", np.nan))))
         time.sleep(0.02)
     run.stop()

@@ -19,6 +19,7 @@ from penstock.spark import sources
 from penstock.spark.cluster import credentials
 from penstock.spark.java import find_java
 from penstock.spark.kafka.connector import has_kafka, kafka_connector
+from penstock.spark.runtime.starting import refuse_connect
 
 _LOOPBACK = re.compile(
     r"^(local(\[.*\])?|spark://(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d+|local-cluster\[.*\])$"
@@ -64,6 +65,7 @@ def session(
     """
     active = existing or SparkSession.getActiveSession()
     if active is not None:
+        refuse_connect(active)
         if _is_stopped(active):
             raise PenstockError(
                 "This Spark session has been stopped; start a new one with penstock.spark.session()."

@@ -46,6 +46,7 @@ from penstock.spark.runtime.starting import (
     check_period,
     deprecated,
     open_journal,
+    refuse_connect,
     seconds_between_batches,
 )
 
@@ -197,6 +198,7 @@ class Flow(Graph):
         self.check()
         frames = []
         for source in self.sources.values():
+            refuse_connect(source.frame)
             if not isinstance(source.frame, DataFrame):
                 raise PenstockError(
                     f"The source '{source.name}' has no streaming DataFrame; give one to flow.source()."

@@ -36,7 +36,14 @@ from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.output_places import OutputPlaces, Place
 from penstock.spark.runtime.sinks import SinkFunction
-from penstock.spark.runtime.starting import PERIOD, JournalLike, check_period, deprecated, open_journal
+from penstock.spark.runtime.starting import (
+    PERIOD,
+    JournalLike,
+    check_period,
+    deprecated,
+    open_journal,
+    refuse_connect,
+)
 
 
 class StreamQuery(ABC):
@@ -270,4 +277,5 @@ def _sink(
 
 def plain_schema(frame: DataFrame) -> pa.Schema:
     """The columns of a DataFrame as Arrow types."""
+    refuse_connect(frame)
     return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))

@@ -44,6 +44,15 @@ def seconds_between_batches(trigger: str, available_now: bool) -> float:
         return nan
 
 
+def refuse_connect(thing: object) -> None:
+    """Refuse what belongs to a Spark Connect session: its driver is elsewhere, out of reach for workers and listeners."""
+    if type(thing).__module__.startswith("pyspark.sql.connect"):
+        raise PenstockError(
+            "Penstock's runs need the driver's own session and this is Spark Connect; start the program with spark-submit or "
+            "penstock.spark.session(). What works here: query.evaluate(frame.toArrow()) and preference.of(frame.toArrow())."
+        )
+
+
 def deprecated(old: str, new: str) -> None:
     """Warn the caller's caller that a word has another name now."""
     warnings.warn(
