@@ -6,7 +6,7 @@ of the real run at the costs measured in it and is controlled by the candidate. 
     late    rows whose result came after the target, over all rows
     cost    executor-seconds a minute
 
-Fit is a candidate with  late <= bound = max(0.6 share T / (T + 600 s), that of the most executors + half a point)  after T
+Fit is a candidate with  late <= bound = max(share T / (T + 1200 s), that of the most executors + half a point)  after T
 seconds of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the one with the least
 cost (1 + late / (2 bound))  leads, and its lane's number of executors is the plan. Bursts
 break records: with M1 and M2 the largest loads of two different minutes so far, the next record may be M1 + (M1 - M2)
@@ -14,10 +14,12 @@ break records: with M1 and M2 the largest loads of two different minutes so far,
 
     executors = round(lane's executors x spare),      spare = max(2 - M2 / M1, load of this minute / M1)
 
-the second for the minute in which the record is broken: beyond what was rehearsed, in proportion.
+the second for the minute in which the record is broken: beyond what was rehearsed, in proportion. The first only while
+records are likely: with r of the last n minutes (40 at most) having broken it, a share of about (r + 1) / (n + 1) of the
+rows to come meets a new one, and where that is less than what may still be late, late - that of the leader, they may be.
 
 It starts with the most executors, leads by rehearsals after ``learn`` seconds, changes the leader only for one that is
-cheaper by ``hysteresis`` or when the leader is no longer fit (the next one then takes at least 15 % more than it did, for ten minutes: the load was
+cheaper by ``hysteresis`` or when the leader is no longer fit (the next one then takes at least 15 % more than it did, for twenty minutes: the load was
 harder than it looked), and takes control back to the most executors for
 ``probation`` seconds when the real rows are late while its lane says they are not.
 """
@@ -44,12 +46,14 @@ from penstock.policies.autopilot.rehearsal import (
 )
 from penstock.policies.places import check_scaling, within
 
-#: The part of the late share that rehearsals may use: surprises and changes of the leader need the rest.
-AIM = 0.6
-#: Seconds of rehearsal that half the bound is trusted after.
-DOUBT = 600.0
-#: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt lasts.
+#: Seconds of rehearsal after which half of the late share may be used: surprises and changes of the leader need the rest.
+DOUBT = 1200.0
+#: How much dearer a candidate counts that is as late as it may be.
+PRICE = 0.5
+#: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt.
 STEP_UP = 1.15
+#: Minutes that tell how often a record is broken.
+RECORDS = 40
 #: Seconds at the beginning (a quarter of a shorter learning) that do not count: every lane starts with the executors that the run happened to have.
 START_UP = 60.0
 
@@ -149,13 +153,13 @@ class Autopilot:
     def _lead(self, state: AutopilotState, scores: dict[str, Score], now: float) -> AutopilotState:
         """The cheapest that is fit leads; the present one stays unless it is unfit or another cheaper by far."""
         peak = scores["Maximum"]
-        bound = max(AIM * self.late * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
+        bound = max(self.late * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
         fit = {name: s for name, s in scores.items() if s.late <= bound}
         floor, failed = (state.floor, state.failed) if now - state.failed < DOUBT else (0.0, -1e9)
         if state.leader and state.leader not in fit:
             floor, failed = max(floor, scores[state.leader].cost) * STEP_UP, now
         allowed = {name: s for name, s in fit.items() if s.cost >= min(floor, peak.cost)}
-        priced = {name: s.cost * (1 + 0.5 * s.late / bound) for name, s in allowed.items()}
+        priced = {name: s.cost * (1 + PRICE * s.late / bound) for name, s in allowed.items()}
         leader = min(priced, key=lambda name: (priced[name], allowed[name].changes))
         if state.leader in allowed and priced[leader] >= (1 - self.hysteresis) * priced[state.leader]:
             leader = state.leader
@@ -175,7 +179,7 @@ class Autopilot:
     def _follow(self, state: AutopilotState, observation: Observation, scores: dict[str, Score]) -> Decision:
         lane = dict(state.lanes)[state.leader]
         assert state.meter.costs is not None
-        spare = _spare(state.peaks, observation.time)
+        spare = _spare(state.peaks, observation.time, self.late - scores[state.leader].late)
         planned = round(lane.shadow.planned * spare)
         more = relief(lane, observation, state.meter.costs, self.target)
         wanted = within(planned + more, self.limits)
@@ -214,11 +218,26 @@ def _in_words(name: str, s: Score) -> str:
     return f"`{name}`: {s.late:.1%} late and {s.cost:.0f} core-seconds a minute"
 
 
-def _spare(peaks: tuple[tuple[int, float], ...], now: float) -> float:
-    """How much more than rehearsed to keep: 2 - M2 / M1 of the two largest minutes, or this minute's over those before."""
+def _spare(peaks: tuple[tuple[int, float], ...], now: float, allowed: float) -> float:
+    """How much more than rehearsed to keep, where that share of the rows may still be late.
+
+    2 - M2 / M1 of the two largest minutes while records are likely to be broken, or this minute's load over those before.
+    """
     minute = int(now // 60)
-    before = sorted((load for m, load in peaks if m < minute and not isnan(load)), reverse=True)
+    before = [load for m, load in sorted(peaks) if m < minute and not isnan(load)]
     present = max((load for m, load in peaks if m == minute and not isnan(load)), default=0.0)
-    if len(before) < 2 or before[0] <= 0:
+    if len(before) < 2 or max(before) <= 0:
         return 1.0
-    return max(2.0 - before[1] / before[0], present / before[0])
+    second, first = sorted(before)[-2:]
+    ahead = 2.0 - second / first if _records(before) > allowed else 1.0
+    return max(ahead, present / first)
+
+
+def _records(loads: list[float]) -> float:
+    """The share of minutes to come that will break the record, by how many of the last did."""
+    highest, broken = loads[0], []
+    for load in loads[1:]:
+        broken.append(load > highest)
+        highest = max(highest, load)
+    last = broken[-RECORDS:]
+    return (sum(last) + 1) / (len(last) + 1)
