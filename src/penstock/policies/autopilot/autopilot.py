@@ -8,7 +8,7 @@ of the real run at the costs measured in it and is controlled by the candidate. 
 
 Fit is a candidate with  late <= bound = max(share T / (T + 1200 s), that of the most executors + half a point)  after T
 seconds of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the one with the least
-cost (1 + late / (2 bound))  leads, and its lane's number of executors is the plan. Bursts
+cost (1 + late / (5 bound))  leads, and its lane's number of executors is the plan. Bursts
 break records: with M1 and M2 the largest loads of two different minutes so far, the next record may be M1 + (M1 - M2)
 (the estimate of Robson and Whitlock for the end of a range), so the plan is
 
@@ -49,7 +49,7 @@ from penstock.policies.places import check_scaling, within
 #: Seconds of rehearsal after which half of the late share may be used: surprises and changes of the leader need the rest.
 DOUBT = 1200.0
 #: How much dearer a candidate counts that is as late as it may be.
-PRICE = 0.5
+PRICE = 0.2
 #: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt.
 STEP_UP = 1.15
 #: Minutes that tell how often a record is broken.
