@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run for so many seconds and sum up."""
     rate = int(float(options["rate"])) or calm_rate()
     defaults = {name: option.default for name, option in skyline.OPTIONS.items()}
-    return skyline.main(
+    summary = skyline.main(
         seconds,
         {
             **defaults,
@@ -52,6 +53,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             "output": options["output"] or skyline.run_folder("demo"),
         },
     )
+    return replace(summary, app="demo")
 
 
 def calm_rate() -> int:
