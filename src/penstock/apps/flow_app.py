@@ -107,7 +107,7 @@ def run_app(
             spark,
             checkpoint=checkpoint,
             trigger=options["trigger"],
-            available_now=ends(options) and seconds == 0,
+            available_now=ends(options),
             replicas=_replicas(flow, replicas),
             policy=policy,
             period=2.0,  # an application is watched for a minute or two
@@ -118,7 +118,7 @@ def run_app(
         started = time.monotonic()
         try:
             started = _first_batch(run, started + PATIENCE)
-            _wait(run, seconds, expected)
+            _wait(run, seconds)
         except KeyboardInterrupt:
             pass
         finally:
@@ -145,13 +145,11 @@ def _first_batch(run: Any, until: float) -> float:
     return time.monotonic()
 
 
-def _wait(run: Any, seconds: float, expected: int | None) -> None:
-    """Until time is up, or all rows that the input has are committed, however long a batch takes."""
+def _wait(run: Any, seconds: float) -> None:
+    """Until time is up, or the run has worked its input through and its sinks have all of it, however long a batch takes."""
     end = time.monotonic() + (seconds or float("inf"))
     while time.monotonic() < end:
         if run.await_termination(min(0.5, max(0.05, end - time.monotonic()))):
-            return
-        if expected is not None and run.totals.rows >= expected:
             return
 
 
