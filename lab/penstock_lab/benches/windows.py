@@ -6,8 +6,10 @@ writes for a function that Spark does not have: collect the values of each windo
 as an aggregate of a user's own.
 """
 
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +116,7 @@ class _Bench:
     def _files(self, case: Case) -> Path:
         source = self.scratch / f"in{self.runs}"
         source.mkdir()
-        rng = np.random.default_rng(case.panes + case.groups)
+        rng, began = np.random.default_rng(case.panes + case.groups), int(time.time()) - 1000
         for number in range(FILES):
             times = (
                 np.sort(rng.integers(0, case.span * 1_000_000, case.rows)) + number * case.span * 1_000_000
@@ -126,7 +128,9 @@ class _Bench:
                     "v": rng.integers(0, 1000, case.rows),
                 }
             )
-            pq.write_table(table, source / f"{number:03d}.parquet")
+            path = source / f"{number:03d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (began + number, began + number))  # Spark takes files in the order of their times
         return source
 
 
