@@ -137,3 +137,14 @@ def test_fractions_for_a_state_of_whole_numbers_are_refused_in_grain_table():
 
     with pytest.raises(PenstockError, match="The state column 'n' holds whole numbers"):
         run(halves)
+
+
+def test_a_state_of_nothing_in_a_column_of_numbers_is_named():
+    @operator(keys="k", grain="key", state={"n": int}, output={"k": int})
+    def forgetful(rows, state, output):
+        state["n"] = None
+
+    graph = Graph("bad")
+    graph.source("rows", {"k": int}).through(forgetful, name="op").sink("out")
+    with pytest.raises(PenstockError, match="Operator 'op' put None into its state column 'n'"):
+        Reference(graph).run({"rows": pa.table({"k": [1]})})

@@ -27,6 +27,9 @@ from penstock.dataflow.state import (
 if TYPE_CHECKING:
     from penstock.dataflow.invoke import Task
 
+#: So many states written at once are put into the listed values one by one.
+FEW = 64
+
 #: What a key's state is until it is written: the values of the columns in order, or pickled bytes; empty: forget the key.
 #: And the text of its firing rule, where that is not the declared one.
 #: And the timers that were set.
@@ -145,10 +148,10 @@ class KeyStates:
         for at, (name, whole) in enumerate(zip(self.columns, self.wholes, strict=True)):
             values = [made[at] for made in written.values()]
             if whole is not None and not _all_whole(values, self.state.columns[name].dtype):
-                wrong = next((v for v in values if not whole(v)), None)
-                if wrong is not None:
+                wrong = [v for v in values if not whole(v)]
+                if wrong:
                     raise BadState(
-                        f"Operator '{self.task.context.name}' put {wrong!r} into its state column '{name}', which is "
+                        f"Operator '{self.task.context.name}' put {wrong[0]!r} into its state column '{name}', which is "
                         f"{self.state.columns[name].dtype}; put in what fits exactly, or declare another type."
                     )
         if None in self.wholes:
@@ -164,7 +167,6 @@ class KeyStates:
 
     def write(self, done: Mapping[int, Encoded]) -> None:
         """Keep states."""
-        self._plain = None
         names = (FREE,) if self.free else self.columns
         for slot, (_, rule, timers) in done.items() if self.waits or self.task.spec.on_timer else ():
             if self.waits:
@@ -182,6 +184,18 @@ class KeyStates:
             column[slots] = (
                 _objects(list(values)) if column.dtype == object else np.array(values, column.dtype)
             )
+        self._renew(written)
+
+    def _renew(self, written: Mapping[int, Any]) -> None:
+        """Values that were listed are not those any more: list them anew, or where they are few put the new ones in."""
+        if self._plain is None:
+            return
+        if len(written) > FEW:
+            self._plain = None
+            return
+        for name, listed in zip(self.columns, self._plain, strict=True):
+            for slot in written:
+                listed[slot] = self.state.columns[name][slot].item()
 
     def _not_declared(self, values: Mapping[str, Any]) -> BadState:
         operator, has = self.task.context.name, ", ".join(self.columns)
