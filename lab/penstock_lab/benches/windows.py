@@ -178,28 +178,20 @@ def _window_query(aggregates: Any, case: Case, frame: Any, work: Path) -> Any:
     return started.query
 
 
-def _grouped(case: Case, frame: Any) -> Any:
-    from pyspark.sql import functions as F
-
-    late = frame.withWatermark("t", "1 microsecond")
-    return late.groupBy(F.window("t", case.window, "1 second").alias("w"), "k")
+def _grouped(case: Case, frame: Any, figures: str) -> Any:
+    """Spark's own sliding windows; a row goes into every window that has it."""
+    frame.withWatermark("t", "1 microsecond").createOrReplaceTempView("bench_rows")
+    return frame.sparkSession.sql(
+        f"SELECT window.start AS window_start, k, {figures} FROM bench_rows "
+        f"GROUP BY window(t, '{case.window}', '1 second'), k"
+    )
 
 
 def _native(case: Case, frame: Any, work: Path) -> Any:
-    from pyspark.sql import functions as F
-
-    figures = _grouped(case, frame).agg(
-        F.count("*").alias("n"), F.sum("v").alias("total"), F.max("v").alias("high")
-    )
-    return _written(figures.select(F.col("w.start").alias("window_start"), "k", "n", "total", "high"), work)
+    return _written(_grouped(case, frame, "count(*) AS n, sum(v) AS total, max(v) AS high"), work)
 
 
 def _python(case: Case, frame: Any, work: Path) -> Any:
-    from pyspark.sql import functions as F
-
-    lists = _grouped(case, frame).agg(F.collect_list("v").alias("values"))
-    lists = lists.select(F.col("w.start").alias("window_start"), "k", "values")
-
     def typical(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             means = [
@@ -210,6 +202,7 @@ def _python(case: Case, frame: Any, work: Path) -> Any:
                 names=["window_start", "k", "typical"],
             )
 
+    lists = _grouped(case, frame, "collect_list(v) AS values")
     return _written(lists.mapInArrow(typical, "window_start timestamp, k long, typical double"), work)
 
 
