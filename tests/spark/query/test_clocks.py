@@ -15,7 +15,7 @@ from penstock.core.belief import DAY
 from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.runtime.engine import BatchRows, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.microbatch import Batch
+from penstock.spark.runtime.program import Batch
 from penstock.testing.frames import InProcessFrame, InProcessSession
 
 SCHEMA = pa.schema([("t", pa.timestamp("us", "UTC")), ("a", pa.float64())])

@@ -19,7 +19,7 @@ from penstock.spark.query.program import QueryOutputs, QueryProgram
 from penstock.spark.query.query_plant import QueryPlant
 from penstock.spark.runtime.engine import BatchRows, Effort, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.microbatch import Batch
+from penstock.spark.runtime.program import Batch
 from penstock.testing.frames import InProcessFrame, InProcessSession
 
 SCHEMA = pa.schema([("t", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])

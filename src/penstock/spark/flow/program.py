@@ -23,7 +23,7 @@ from penstock.spark.flow.writing import FlowOutputs
 from penstock.spark.runtime.engine import Effort, Engine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
-from penstock.spark.runtime.microbatch import Batch, BatchResult
+from penstock.spark.runtime.program import Batch, BatchResult
 from penstock.spark.runtime.sinks import read_back
 
 Listener = Callable[[Profile], None]

@@ -19,14 +19,15 @@ from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.writing import HANDED
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import BatchRows
-from penstock.spark.runtime.microbatch import BatchResult, MicroBatchRun
+from penstock.spark.runtime.microbatch import MicroBatchRun
+from penstock.spark.runtime.program import BatchResult
 from penstock.spark.runtime.starting import deprecated
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
 LONGEST_WAIT = 2.0
 
 
-class FlowRun(MicroBatchRun):
+class FlowRun(MicroBatchRun[FlowProgram]):
     """A running flow; its plan can be changed while it runs."""
 
     def __init__(

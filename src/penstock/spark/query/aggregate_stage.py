@@ -21,7 +21,7 @@ from penstock.spark.query.reports import NumberedStage, WindowReport, run_stage
 from penstock.spark.query.rows import time_array, time_type
 from penstock.spark.query.state import QueryState
 from penstock.spark.query.window_output import Span
-from penstock.spark.query.window_stage import Windowed, WindowStep, added
+from penstock.spark.query.window_stage import Windowed, WindowStep, added, closing_panes
 from penstock.spark.runtime.durable import write_parquet
 from penstock.spark.runtime.engine import Engine
 from penstock.spark.runtime.segments import read_segment, write_segments
@@ -214,18 +214,8 @@ class AggregateStep(WindowStep):
     grouped: GroupedAggregates  # type: ignore[assignment]  # only what is overridden here looks into it
 
     def _shared(self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int) -> Windowed:
-        if state.window_kind != KIND:
-            state = replace(state, window_kind=KIND, window_files=(), windowed_before=None)
-        assert state.closed_before is not None
-        start = state.windowed_before
-        closing = sorted(
-            {
-                p.pane
-                for p in state.parts
-                if p.pane < state.closed_before and (start is None or p.pane >= start)
-            }
-        )
-        state = replace(state, windowed_before=state.closed_before)
+        start = state.windowed_before if state.window_kind == KIND else None
+        state, closing = closing_panes(state, KIND)
         if not closing and not due:
             return Windowed(state)
         slices = state.window_workers if self.grouped.by else 1

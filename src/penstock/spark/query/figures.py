@@ -13,7 +13,7 @@ from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.state import QueryState, QueryTotals
 from penstock.spark.query.window_stage import Windowed
 from penstock.spark.runtime.engine import Effort
-from penstock.spark.runtime.microbatch import Batch
+from penstock.spark.runtime.program import Batch
 
 
 @dataclass(frozen=True)

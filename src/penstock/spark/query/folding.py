@@ -17,7 +17,7 @@ from penstock.spark.query.reports import FoldReport, TallyReport
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Lift, Router
 from penstock.spark.query.state import QueryState
 from penstock.spark.runtime.engine import Stage
-from penstock.spark.runtime.microbatch import Batch
+from penstock.spark.runtime.program import Batch
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closi
 from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
-from penstock.spark.runtime.microbatch import Batch, BatchResult
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.outbox import Outbox
+from penstock.spark.runtime.program import Batch, BatchResult
 from penstock.spark.runtime.sinks import SinkFunction, read_back
 
 if TYPE_CHECKING:

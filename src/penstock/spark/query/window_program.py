@@ -10,7 +10,7 @@ from penstock.spark.query.folding import Folding
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
 from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.window_stage import SHARED, WindowStep
-from penstock.spark.runtime.microbatch import Batch
+from penstock.spark.runtime.program import Batch
 
 if TYPE_CHECKING:
     from penstock.spark.query.window_query import WindowQuery

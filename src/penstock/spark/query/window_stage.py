@@ -91,19 +91,7 @@ class WindowStep:
     def _shared(self, engine: Engine, state: QueryState, due: tuple[Span, ...], needed_from: int) -> Windowed:
         # Slices of rows, unlike those of classes, cannot be cut anew: with other slices the stacks are built again.
         kind = "live" if by_dominance(self.grouped.preference) else f"stacks {self._row_slices(state)}"
-        if state.window_kind != kind:
-            # The state of another strategy is of no use; the parts of all needed panes are still there.
-            state = replace(state, window_kind=kind, window_files=(), windowed_before=None)
-        assert state.closed_before is not None
-        start = state.windowed_before
-        closing = sorted(
-            {
-                p.pane
-                for p in state.parts
-                if p.pane < state.closed_before and (start is None or p.pane >= start)
-            }
-        )
-        state = replace(state, windowed_before=state.closed_before)
+        state, closing = closing_panes(state, kind)
         done = Windowed(state)
         if not closing and not due:
             return done
@@ -201,6 +189,17 @@ class WindowStep:
 
     def _writer(self, due: tuple[Span, ...], prefix: str, whole: bool) -> WindowWriter:
         return WindowWriter(self.grouped.preference, due, self.schema, self.time, self.staging, prefix, whole)
+
+
+def closing_panes(state: QueryState, kind: str) -> tuple[QueryState, list[int]]:
+    """The state as a strategy that keeps panes between batches has it next, and the panes that close now."""
+    if state.window_kind != kind:
+        # The state of another strategy is of no use; the parts of all needed panes are still there.
+        state = replace(state, window_kind=kind, window_files=(), windowed_before=None)
+    assert state.closed_before is not None
+    start, end = state.windowed_before, state.closed_before
+    closing = {p.pane for p in state.parts if p.pane < end and (start is None or p.pane >= start)}
+    return replace(state, windowed_before=end), sorted(closing)
 
 
 def _merged_files(reports: Sequence[WindowReport], window: int) -> tuple[str, ...]:

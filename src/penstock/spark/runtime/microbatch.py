@@ -9,9 +9,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,10 +28,10 @@ from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import BatchRows, Effort, Engine, JobsEngine, ResidentEngine, with_retries
 from penstock.spark.runtime.engine_choice import AUTO, EngineChoice, check_engine, chosen_engine
-from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.manifest import Manifest, Publication
+from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.own_loop import OwnLoop
+from penstock.spark.runtime.program import Batch, BatchResult, Program
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
 from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.starting import seconds_between_batches
@@ -41,69 +41,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds without a batch after which what was left for the next one is done.
 IDLE = 2.0
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a program knows about the micro-batch at hand."""
-
-    id: int
-    rows: BatchRows
-    engine: Engine
-    spark: SparkSession
-    state: Mapping[str, Any]
-    state_folder: str
-    #: Prefix of the names of all files this attempt writes.
-    prefix: str
-    started: float
-
-
-@dataclass(frozen=True)
-class BatchResult:
-    """What a batch came to: the state after it, the files that hold it, what becomes visible, what was seen."""
-
-    state: Mapping[str, Any]
-    files: Sequence[str] = ()
-    outputs: Sequence[Publication] = ()
-    progress: Mapping[str, Any] = field(default_factory=dict)
-    #: The same as a typed value, where the program has one.
-    figures: object = None
-
-
-class Program(Protocol):
-    """A query or a flow, as the runtime sees it."""
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """What makes state of this program unusable for another; compared at each start."""
-
-    @property
-    def folders(self) -> Mapping[str, OutputFolder]:
-        """The output folders by their role."""
-
-    @property
-    def workers_wanted(self) -> int:
-        """How many workers the next batch can use."""
-
-    def first_state(self) -> Mapping[str, Any]:
-        """The state before the first batch."""
-
-    def run_batch(self, batch: Batch) -> BatchResult:
-        """Process one micro-batch; must depend on nothing but the state and the rows."""
-
-    def settled(self, batch: Batch) -> BatchResult | None:
-        """Do what the last committed batch left for the next one; None where nothing was."""
-
-    def committed(
-        self, batch: Batch, outcome: BatchResult, seconds: float, effort: Effort | None
-    ) -> Mapping[str, Any]:
-        """Told after the commit, with the time the whole batch took and what it cost resident workers, where it has them.
-
-        Gives progress that is known only now.
-        """
-
-    def close(self) -> None:
-        """The run has ended."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +62,15 @@ class Launch:
         return seconds_between_batches(self.trigger, self.available_now)
 
 
-class MicroBatchRun:
+P = TypeVar("P", bound=Program)
+
+
+class MicroBatchRun(Generic[P]):
     """A running program: what ``start`` gives back."""
 
     def __init__(
         self,
-        program: Program,
+        program: P,
         checkpoint: Checkpoint,
         spark: SparkSession,
         journal: Journal,

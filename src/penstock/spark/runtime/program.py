@@ -1,0 +1,74 @@
+"""What the micro-batch runtime runs: a program, which turns its committed state and a batch into new state and output."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.runtime.engine import BatchRows, Effort, Engine
+from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.manifest import Publication
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a program knows about the micro-batch at hand."""
+
+    id: int
+    rows: BatchRows
+    engine: Engine
+    spark: SparkSession
+    state: Mapping[str, Any]
+    state_folder: str
+    #: Prefix of the names of all files this attempt writes.
+    prefix: str
+    started: float
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What a batch came to: the state after it, the files that hold it, what becomes visible, what was seen."""
+
+    state: Mapping[str, Any]
+    files: Sequence[str] = ()
+    outputs: Sequence[Publication] = ()
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    #: The same as a typed value, where the program has one.
+    figures: object = None
+
+
+class Program(Protocol):
+    """A query or a flow, as the runtime sees it."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What makes state of this program unusable for another; compared at each start."""
+
+    @property
+    def folders(self) -> Mapping[str, OutputFolder]:
+        """The output folders by their role."""
+
+    @property
+    def workers_wanted(self) -> int:
+        """How many workers the next batch can use."""
+
+    def first_state(self) -> Mapping[str, Any]:
+        """The state before the first batch."""
+
+    def run_batch(self, batch: Batch) -> BatchResult:
+        """Process one micro-batch; must depend on nothing but the state and the rows."""
+
+    def settled(self, batch: Batch) -> BatchResult | None:
+        """Do what the last committed batch left for the next one; None where nothing was."""
+
+    def committed(
+        self, batch: Batch, outcome: BatchResult, seconds: float, effort: Effort | None
+    ) -> Mapping[str, Any]:
+        """Told after the commit, with the time the whole batch took and what it cost resident workers, where it has them.
+
+        Gives progress that is known only now.
+        """
+
+    def close(self) -> None:
+        """The run has ended."""
