@@ -7,7 +7,7 @@ from typing import TypeVar
 Seen = TypeVar("Seen")
 
 #: Seconds after which something is taken to never come: long enough for a machine twenty times slower than this one.
-PATIENCE = 90.0
+PATIENCE = 600.0
 
 
 def until(
