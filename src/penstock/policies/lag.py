@@ -32,7 +32,7 @@ class HeldToLag:
     >>> seen = Observation(0.0, 5.0, (stage,), executors=Capacity.steady(1), slots=1.0)
     >>> policy = HeldToLag(Static(), lag=1_000, drain=20.0)
     >>> print(policy.step(policy.start(), seen)[1].reason)
-    executors stay; 5000 rows wait and 1000 may: 2 executors to work that off in 20 s
+    the fixed configuration stays; 5000 rows wait and 1000 may: 2 executors to work that off in 20 s
     """
 
     policy: AnyPolicy
