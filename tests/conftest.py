@@ -25,6 +25,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one session or one cluster run in one process, first of all; of the others, those of one file do.
 
