@@ -296,6 +296,7 @@ def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letter
         "bad": 4,
         "windows": 0,
         "results": 0,
+        "shed": 0,
     }
     assert pq.read_table(tmp_path / "late")["x"].to_pylist() == [0.0]
     dead = pq.read_table(tmp_path / "out" / "_dead_letters")
