@@ -63,7 +63,12 @@ def write_page(story: Story, journal: Path, page: Path) -> ControlQuality:
 
 def story_of(journal: Path, target: float | None = None) -> Story:
     """What a journal on disk tells."""
-    story = Story(name_of(journal), target).take_all(read(journal).records)
+    tables = read(journal)
+    story = Story(name_of(journal), target).take_all(tables.records)
+    if tables.torn:
+        lines = "1 unreadable line" if tables.torn == 1 else f"{tables.torn} unreadable lines"
+        last = max((float(r["time"]) for r in tables.records if "time" in r), default=0.0)
+        story.take({"kind": "warning", "time": last, "text": f"The journal has {lines}, left out here."})
     story.told("recorded")
     return story
 

@@ -63,8 +63,9 @@ class Workers:
         host: str = "127.0.0.1",
         bind: str | None = None,
         notify: Callable[[str], None] | None = None,
+        thread: type[threading.Thread] = threading.Thread,
     ) -> None:
-        self._launch = launch
+        self._launch, self._thread = launch, thread
         self.notify = notify or (lambda text: None)
         self._secret = secrets.token_bytes(32)
         self._door = Door(bind or host, self._secret, self._serve, self.notify)
@@ -181,7 +182,7 @@ class Workers:
         self._door.close()
 
     def _submit(self, number: int) -> None:
-        thread = InheritableThread(
+        thread = self._thread(
             target=self._supply, args=(number,), name=f"penstock-worker-{number}", daemon=True
         )
         self._suppliers[number] = thread
@@ -269,7 +270,7 @@ def spark_workers(spark: SparkSession, name: str, notify: Callable[[str], None] 
 
     conf = context.getConf()
     host = conf.get("spark.driver.host") or "127.0.0.1"
-    return Workers(launch, host, conf.get("spark.driver.bindAddress"), notify)
+    return Workers(launch, host, conf.get("spark.driver.bindAddress"), notify, InheritableThread)
 
 
 class _Keeping:
