@@ -1,5 +1,6 @@
 """Quantiles and distinct counts by sketches of Apache DataSketches: small, mergeable, with known errors."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -70,14 +71,17 @@ class Sketch(Aggregate):
         """What each sketch says."""
         return [None if s is None else self._answer(bytes(s)) for s in partials["sketch"]]
 
+    @abstractmethod
     def _sketch(self, values: Array) -> bytes:
-        raise NotImplementedError
+        """A sketch of values."""
 
+    @abstractmethod
     def _union(self, sketches: list[Any]) -> bytes | None:
-        raise NotImplementedError
+        """One sketch of several."""
 
+    @abstractmethod
     def _answer(self, sketch: bytes) -> Any:
-        raise NotImplementedError
+        """What a sketch says."""
 
 
 class Quantile(Sketch):
