@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.core.errors import PenstockError
 from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.key_types import common_type
+from penstock.dataflow.keys import common_type
 from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
 from penstock.testing.flow_run import start_in_process

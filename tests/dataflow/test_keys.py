@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow import slots as slots_module
+from penstock.dataflow import layers as layers_module
 from penstock.dataflow.keys import group_of, hash_keys, missing_keys, rehash, within
-from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, find, first_hash, hashes_of, merge
-from penstock.dataflow.slots import assign
+from penstock.dataflow.layers import (
+    DISPLACED,
+    DROPPED,
+    FLAGS,
+    HASH,
+    assign,
+    find,
+    first_hash,
+    hashes_of,
+    merge,
+)
 
 
 @given(st.lists(st.text(max_size=8), max_size=40))
@@ -136,6 +145,6 @@ def test_the_topmost_layer_wins_and_merging_keeps_the_answer(history):
 
 
 def test_factorising_numbers_the_distinct_values_by_appearance():
-    codes, first = slots_module._factorize(np.array([7, 3, 7, 9], dtype=np.uint64))
+    codes, first = layers_module._factorize(np.array([7, 3, 7, 9], dtype=np.uint64))
     assert codes.tolist() == [0, 1, 0, 2]
     assert first.tolist() == [0, 1, 3]

@@ -3,10 +3,11 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import pairs_of_point_sets
+from strategies import pairs_of_point_sets, point_sets
 
 from penstock import PenstockError
-from penstock.preference.cross import NEVER, dominated_by, latest_dominator
+from penstock.preference import skyline
+from penstock.preference.cross import NEVER, dominated_by, latest_dominator, merge_skylines
 
 
 def expected(candidates, reference, panes, classes=None):
@@ -55,3 +56,24 @@ def test_nan_is_refused_on_either_side(rows):
 def test_sets_of_different_width_are_refused():
     with pytest.raises(PenstockError, match="same columns"):
         dominated_by(np.ones((2, 2)), np.ones((2, 3)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(pairs_of_point_sets())
+def test_two_merged_skylines_are_the_skyline_of_both(pair):
+    left, right = (points[skyline(points)] for points in pair)
+    kept, added = merge_skylines(left, right)
+    both = np.concatenate([left, right])
+    np.testing.assert_array_equal(np.append(kept, added + len(left)), oracles.skyline(both))
+
+
+@settings(max_examples=50, deadline=None)
+@given(point_sets(max_rows=200), st.integers(1, 50))
+def test_batch_after_batch_gives_the_skyline_of_all(points, size):
+    ids = np.zeros(0, dtype=np.int64)
+    for start in range(0, len(points), size):
+        batch = np.arange(start, min(start + size, len(points)))
+        best = batch[skyline(points[batch])]
+        kept, added = merge_skylines(points[ids], points[best])
+        ids = np.append(ids[kept], best[added])
+    assert sorted(ids.tolist()) == oracles.skyline(points).tolist()

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.invoke import Task
 from penstock.dataflow.layers import TIME
 from penstock.dataflow.regions import Regions
 from penstock.dataflow.state import ALARM, NEVER, TIMER, columns_of, state_schema
+from penstock.dataflow.wiring import Task
 
 Types = Mapping[str, str]
 

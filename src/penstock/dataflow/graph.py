@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.names import check_name
 from penstock.dataflow.firing import FiringRule
-from penstock.dataflow.key_types import with_common_keys
+from penstock.dataflow.keys import with_common_keys
 from penstock.dataflow.operators import (
     HIDDEN,
     Grain,
@@ -299,7 +299,7 @@ class Graph:
                     f"Operator '{node.name}' cannot take what comes to its port '{port}': {problem}."
                 )
             _check_keys(node, port, schema)
-        return with_common_keys(node.name, node.spec, found)
+        return with_common_keys(node.name, node.spec.keys, found)
 
     def _free(self, name: str) -> str:
         if name in self.sources or name in self.nodes:

@@ -1,4 +1,4 @@
-"""Run one operator on the tuples that came for it: find keys, load states, hold back, call, save.
+"""Run operators of one task on the tuples that came for them: find keys, load states, hold back, call, save, hand on.
 
 The same code serves every runtime; layers come from files on Spark and from memory in the reference run.
 """
@@ -6,52 +6,26 @@ The same code serves every runtime; layers come from files on Spark and from mem
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.belief import Lookout, Sightings
+from penstock.core.errors import PenstockError
 from penstock.dataflow.buffering import Waiting
-from penstock.dataflow.calls import CallWork, DeadRows
+from penstock.dataflow.calls import CallWork, DeadRows, call_tables
 from penstock.dataflow.kept_keys import check_kept
-from penstock.dataflow.key_types import cast_keys
-from penstock.dataflow.keys import Hashes, hash_keys, missing_keys, within
-from penstock.dataflow.layers import TIME
-from penstock.dataflow.operators import Context, Operator, Spec
+from penstock.dataflow.keys import Hashes, cast_keys, hash_keys, missing_keys, within
+from penstock.dataflow.layers import TIME, Assigned, assign
+from penstock.dataflow.operators import Spec
 from penstock.dataflow.output import Output
 from penstock.dataflow.row_calls import call_rows
-from penstock.dataflow.rows import Chunk, Rows
-from penstock.dataflow.slots import Assigned, assign
+from penstock.dataflow.rows import Chunk, Rows, event_times, no_times
 from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
-from penstock.dataflow.table_calls import call_tables
 from penstock.dataflow.timers import Called, Due, stacked
-
-#: Seconds after which there are no times any more: about the year 9999.
-FAR = 253_402_300_800.0
-
-
-@dataclass(frozen=True)
-class Task:
-    """An operator in its place, ready to be called."""
-
-    operator: Operator
-    context: Context
-    #: Keys of the region: the groups, and with them the top bits of all hashes, go by these.
-    region_keys: tuple[str, ...] = ()
-    #: Output port -> the keys that its rows must carry on unchanged.
-    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Whether the flow merges its sources by time, so that positions are two numbers.
-    timed: bool = False
-
-    @property
-    def spec(self) -> Spec:
-        """The operator's declared properties."""
-        return self.operator.spec
-
-    def entering(self, port: str, chunk: Chunk) -> Chunk:
-        """Rows as they come to a port, with the key columns in the types that the operator goes by."""
-        return cast_keys(self.context.name, self.spec.keys, self.context.inputs[port], chunk)
+from penstock.dataflow.wiring import Local, Send, Task, Wiring, Write
 
 
 @dataclass
@@ -129,6 +103,12 @@ def invoke(task: Task, arrived: Mapping[str, Chunk], before: Before = Before()) 
     result.rows_out = sum(c.rows for c in result.outputs.values())
     result.cpu = time.thread_time() - started
     return result
+
+
+def entering(task: Task, port: str, chunk: Chunk) -> Chunk:
+    """Rows as they come to a port, with the key columns in the types that the operator goes by."""
+    table = cast_keys(task.context.name, task.spec.keys, task.context.inputs[port], chunk.table)
+    return chunk if table is chunk.table else Chunk(table, chunk.positions)
 
 
 def _called(task: Task, before: Before, output: Output) -> Called | None:
@@ -254,25 +234,87 @@ def _times(
     return newest
 
 
-def event_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """A column of timestamps, or of seconds, in microseconds; what is no time is at the end of all times."""
-    if column.null_count:
-        column = column.fill_null(pa.scalar(0, pa.int64()).cast(column.type))
-    if pa.types.is_timestamp(column.type):
-        return np.asarray(
-            column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy()
-        )
-    seconds = np.nan_to_num(
-        np.asarray(column.cast(pa.float64(), safe=False).to_numpy()), nan=FAR, posinf=FAR, neginf=-FAR
-    )
-    micros: NDArray[np.int64] = np.rint(np.clip(seconds, -FAR, FAR) * 1e6).astype(np.int64)
-    return micros
+class Store(Protocol):
+    """Where the states of operators are."""
+
+    def layers(self, operator: str) -> Sequence[pa.Table]:
+        """The layers of an operator that hold the groups of this task."""
+
+    def clock(self, operator: str) -> int | None:
+        """The newest event time of the batches before."""
+
+    def latest(self, operator: str) -> int | None:
+        """Up to which event time tuples are believed; None: nothing is known yet."""
+
+    def save(self, operator: str, layer: pa.Table) -> None:
+        """Keep what changed."""
+
+    def own(self, hashes: NDArray[Any]) -> NDArray[Any]:
+        """Which hashes belong to this task; layers may hold others too."""
 
 
-def no_times(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
-    """Which values are no event times, being infinite or beyond any calendar; None where all are."""
-    if pa.types.is_timestamp(column.type):
-        return None
-    seconds = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
-    bad: NDArray[np.bool_] = ~(np.abs(seconds) < FAR)
-    return bad if bad.any() else None
+@dataclass
+class Executor:
+    """Takes tuples for operators of one task and hands on what they give out."""
+
+    wiring: Wiring
+    store: Store
+    send: Callable[[Send, Chunk], None]
+    write: Callable[[str, Chunk], None]
+    #: Whether a hash belongs to this task; None where one task has all keys.
+    owns: Callable[[NDArray[Any]], bool] | None = None
+    #: The driver's time where the batch began, in microseconds.
+    now: int = 0
+    figures: dict[str, OperatorFigures] = field(default_factory=dict)
+    dead: list[DeadRows] = field(default_factory=list)
+
+    def run(self, operator: str, arrived: Mapping[str, Chunk]) -> None:
+        """Call one operator and everything after it in this task."""
+        task = self.wiring.tasks[operator]
+        kind = task.spec.kind
+        before = Before()
+        if kind != "stateless":
+            store = self.store
+            before = Before(
+                store.layers(operator), store.clock(operator), self.now, store.latest(operator), store.own
+            )
+        result = invoke(task, arrived, before)
+        if result.layer is not None:
+            self.store.save(operator, result.layer)
+        self.figures.setdefault(operator, OperatorFigures()).add(result)
+        self.dead += result.dead
+        for port, chunk in result.outputs.items():
+            self.hand_on(operator, port, chunk)
+
+    def tick(self, operators: Sequence[str]) -> None:
+        """Call for keys whose time has come at operators that no tuples came to."""
+        for operator in operators:
+            if operator not in self.figures and self.wiring.tasks[operator].spec.watches:
+                self.run(operator, {})
+
+    def hand_on(self, operator: str, port: str, chunk: Chunk) -> None:
+        """Give the rows of an output port to all who take them."""
+        for target in self.wiring.targets[operator, port]:
+            if not chunk.rows:
+                continue
+            if isinstance(target, Write):
+                self.write(target.sink, chunk)
+                continue
+            taken = entering(self.wiring.tasks[target.operator], target.port, chunk)
+            if isinstance(target, Send):
+                self.send(target, taken)
+            else:
+                self.run(target.operator, {target.port: self._checked(operator, target, taken)})
+
+    def _checked(self, operator: str, target: Local, chunk: Chunk) -> Chunk:
+        """Rows for a keyed operator of the same region must still be this task's own."""
+        task = self.wiring.tasks[target.operator]
+        if task.spec.kind != "partitioned":
+            return chunk
+        hashes = hash_keys(chunk.table, task.region_keys) if chunk.hashes is None else chunk.hashes
+        if self.owns is not None and not self.owns(hashes):
+            keys = ", ".join(task.region_keys)
+            raise PenstockError(
+                f"Operator '{operator}' changes the key ({keys}) that '{target.operator}' goes by; say so with changes=[...]."
+            )
+        return Chunk(chunk.table, chunk.positions, hashes)

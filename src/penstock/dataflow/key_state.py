@@ -25,7 +25,7 @@ from penstock.dataflow.state import (
 )
 
 if TYPE_CHECKING:
-    from penstock.dataflow.invoke import Task
+    from penstock.dataflow.wiring import Task
 
 #: So many states written at once are put into the listed values one by one.
 FEW = 64

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.dataflow.columns import MISFIT, column_of, misfits
-from penstock.dataflow.rows import Chunk, Positions, Rows, joined
+from penstock.dataflow.rows import MISFIT, Chunk, Positions, Rows, column_of, joined, misfits
 
 #: Characters of a value or a tuple that are shown.
 SHOWN = 300

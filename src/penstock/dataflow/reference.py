@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from penstock.core.belief import Belief, judge, learned
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.invoke import Before, Result, event_times, invoke
+from penstock.dataflow.invoke import Before, Result, entering, invoke
 from penstock.dataflow.layers import merge
 from penstock.dataflow.regions import find_regions
-from penstock.dataflow.rows import Chunk, joined
+from penstock.dataflow.rows import Chunk, event_times, joined
 from penstock.dataflow.wiring import make_tasks
 
 
@@ -77,7 +77,7 @@ class Reference:
             chunks = [given[s.node, s.port] for s in streams if (s.node, s.port) in given]
             if chunks and any(c.rows for c in chunks):
                 whole = joined([Chunk(c.table, c.positions) for c in chunks])
-                arrived[port] = self.tasks[name].entering(port, whole)
+                arrived[port] = entering(self.tasks[name], port, whole)
         if not arrived and not node.spec.watches:
             return
         result = self._invoked(name, arrived, now)

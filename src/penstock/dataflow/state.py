@@ -10,11 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.dataflow.columns import MISFIT, column_of
 from penstock.dataflow.firing import FiringRule
-from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME
+from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME, Assigned
 from penstock.dataflow.operators import Spec, StateColumn
-from penstock.dataflow.slots import Assigned
+from penstock.dataflow.rows import MISFIT, column_of
 
 FREE = "__state"
 HELD = "__held_"

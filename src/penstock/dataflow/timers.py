@@ -17,10 +17,9 @@ from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import in_words
 from penstock.dataflow.key_state import KeyStates
 from penstock.dataflow.keys import Hashes
-from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, TIME, find, hashes_of
+from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, TIME, Assigned, find, hashes_of
 from penstock.dataflow.output import Output
 from penstock.dataflow.rows import Chunk
-from penstock.dataflow.slots import Assigned
 from penstock.dataflow.state import (
     ALARM,
     HELD,
@@ -34,7 +33,7 @@ from penstock.dataflow.state import (
 )
 
 if TYPE_CHECKING:
-    from penstock.dataflow.invoke import Task
+    from penstock.dataflow.wiring import Task
 
 _NONE = np.zeros(0, dtype=np.uint64)
 

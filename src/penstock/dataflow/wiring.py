@@ -4,14 +4,32 @@ The wiring is made by the driver for each plan and sent to the tasks.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.dataflow.graph import Graph
-from penstock.dataflow.invoke import Task
 from penstock.dataflow.kept_keys import kept_keys
 from penstock.dataflow.layout import Layout
-from penstock.dataflow.operators import Context
+from penstock.dataflow.operators import Context, Operator, Spec
 from penstock.dataflow.regions import Regions
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operator in its place, ready to be called."""
+
+    operator: Operator
+    context: Context
+    #: Keys of the region: the groups, and with them the top bits of all hashes, go by these.
+    region_keys: tuple[str, ...] = ()
+    #: Output port -> the keys that its rows must carry on unchanged.
+    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Whether the flow merges its sources by time, so that positions are two numbers.
+    timed: bool = False
+
+    @property
+    def spec(self) -> Spec:
+        """The operator's declared properties."""
+        return self.operator.spec
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,20 @@ import pyarrow as pa
 
 from penstock.core.errors import PenstockError
 from penstock.preference import best, factor
-from penstock.preference.attributes import Attribute, diff, maximize, minimize, ranked
-from penstock.preference.incremental import merge_skylines
-from penstock.preference.points import Classes, Codes, Points, Rows, as_points, members
+from penstock.preference.cross import merge_skylines
+from penstock.preference.points import (
+    Attribute,
+    Classes,
+    Codes,
+    Points,
+    Rows,
+    as_points,
+    diff,
+    maximize,
+    members,
+    minimize,
+    ranked,
+)
 from penstock.preference.preference import Extras, Preference
 from penstock.preference.skyline import first_of_equals, skyline
 

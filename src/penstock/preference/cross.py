@@ -1,4 +1,7 @@
-"""Tests of one set of points against another: the work of every merge and of every sliding window."""
+"""Tests of one set of points against another: the work of every merge and of every sliding window.
+
+Rows already known not to dominate each other are never compared again: a merge makes cross tests only.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,6 +87,27 @@ def latest_dominator(
     no_nan(_latest_of_spans(left[left_order], right[right_order], panes[right_order], spans, ordered))
     latest[left_order] = ordered
     return latest
+
+
+def merge_skylines(
+    left: ArrayLike,
+    right: ArrayLike,
+    left_classes: ArrayLike | None = None,
+    right_classes: ArrayLike | None = None,
+) -> tuple[Rows, Rows]:
+    """What stays of two skylines when they are joined: (rows of left, rows of right).
+
+    A right row that some left row dominates is dominated by a left row that stays: whatever dominates that left row
+    is on the right and would dominate the right row too. So the second pass looks only at the left rows that stay.
+
+    >>> [rows.tolist() for rows in merge_skylines([[1, 4], [3, 3]], [[2, 2], [1, 5]])]
+    [[0], [0]]
+    """
+    a, b = as_points(left), as_points(right)
+    a_classes, b_classes = as_classes(left_classes, len(a)), as_classes(right_classes, len(b))
+    kept = np.flatnonzero(~dominated_by(a, b, a_classes, b_classes))
+    of_kept = None if a_classes is None else a_classes[kept]
+    return kept, np.flatnonzero(~dominated_by(b, a[kept], b_classes, of_kept))
 
 
 def _matched(left: Codes, right: Codes) -> tuple[Rows, Rows, Rows]:

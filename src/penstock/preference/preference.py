@@ -17,10 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.plain_values import fields_of, plain_values
-from penstock.preference import attributes as columns
-from penstock.preference.attributes import Attribute
+from penstock.preference import points as columns
 from penstock.preference.group_codes import group_codes
-from penstock.preference.points import Classes, Codes, Points, Rows, members, segments
+from penstock.preference.points import Attribute, Classes, Codes, Points, Rows, members, segments
 
 Table: TypeAlias = Any  # pa.Table | pa.RecordBatch; pyarrow publishes no types
 Extras = dict[str, NDArray[Any]]
@@ -156,7 +155,7 @@ def _each_class_pair(merge: Callable[..., tuple[Rows, Rows]]) -> Callable[..., t
         if left_classes is None or right_classes is None:
             return merge(self, left, right)
         kept_left, kept_right = [], []
-        for rows_left, rows_right in pairs_ofmembers(left_classes, right_classes):
+        for rows_left, rows_right in pairs_of_members(left_classes, right_classes):
             stays_left, stays_right = merge(self, left[rows_left], right[rows_right])
             kept_left.append(rows_left[stays_left])
             kept_right.append(rows_right[stays_right])
@@ -187,7 +186,7 @@ def _shown(looped: Loop) -> Loop:
     return looped
 
 
-def pairs_ofmembers(left: Codes, right: Codes) -> Iterator[tuple[Rows, Rows]]:
+def pairs_of_members(left: Codes, right: Codes) -> Iterator[tuple[Rows, Rows]]:
     """For every class of either side its rows on both sides (either may be empty)."""
     left_order, left_offsets, left_keys = segments(left)
     right_order, right_offsets, right_keys = segments(right)

@@ -17,11 +17,11 @@ from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
-from penstock.spark.flow.writing import FlowOutputs
+from penstock.spark.flow.task_output import FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import ResidentEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
+from penstock.testing.by_hand import FedByHand
 from penstock.testing.frames import InProcessFrame, InProcessSession
 
 
@@ -47,31 +47,16 @@ def _packed(graph: Graph, at: int, rows: pa.Table) -> list[pa.RecordBatch]:
     return list(whole.to_batches())
 
 
-class InProcessRun(FlowRun):
+class InProcessRun(FlowRun, FedByHand[FlowProgram]):
     """A flow run that is fed by hand: ``run.feed({"lines": table})`` is one micro-batch."""
 
     def feed(self, batch: Mapping[str, pa.Table], partitions: int = 2) -> None:
         """Process one micro-batch; does nothing for one that is committed already, as Spark's replay would."""
         number = self._next
         self._next = number + 1
-        self._run(frame_of(self._flow.definition.graph, batch, partitions), number)  # type: ignore[arg-type]
+        self._run(frame_of(self._program.definition.graph, batch, partitions), number)  # type: ignore[arg-type]
 
     _next = 0
-
-    @property
-    def next_batch(self) -> int:
-        """The number of the batch after the last one that is committed."""
-        return 0 if self._latest is None else self._latest.batch + 1
-
-    def use(self, engine: ResidentEngine) -> None:
-        """Carry out the stages of the next batches by resident workers."""
-        self._resident, self._most_workers = engine, 64
-
-    def finish(self) -> None:
-        """End the run: what is deferred is done and committed."""
-        self._end()
-        if self._error is not None:
-            raise self._error
 
     def abandon(self) -> None:
         """Let go of everything as a killed process would."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.preference.attributes import ranked
 from penstock.preference.partial import Partial, merged
+from penstock.preference.points import ranked
 from penstock.preference.preference import Preference
 
 Points = NDArray[np.float64]

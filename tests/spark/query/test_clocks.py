@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.core.belief import DAY
-from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.outputs import QueryOutputs
+from penstock.spark.query.program import QueryProgram
 from penstock.spark.runtime.engine import BatchRows, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.program import Batch

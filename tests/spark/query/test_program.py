@@ -15,7 +15,8 @@ from penstock.core.errors import PenstockError
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.preference import Preference
 from penstock.preference.splitting import StatisticSplitting
-from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.outputs import QueryOutputs
+from penstock.spark.query.program import QueryProgram
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import BatchRows, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder

@@ -15,7 +15,8 @@ from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
 from penstock.spark.query.figures import stage_utilisation
-from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.outputs import QueryOutputs
+from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.query_plant import QueryPlant
 from penstock.spark.runtime.engine import BatchRows, Effort, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.spark.query.rows import check_rows, check_time_column, time_array, time_type
+from penstock.spark.query.routing import check_rows, check_time_column
+from penstock.spark.query.window_rows import time_array, time_type
 
 
 def reasons(times, values, kind):

@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.aggregates import Aggregate, count, distinct_of, max_of, mean_of, min_of, quantile_of, sum_of
 from penstock.core.errors import PenstockError
 from penstock.disorder.stats import BatchStats, partition_stats
-from penstock.spark.query.program import QueryOutputs
+from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.window_program import WindowProgram
 from penstock.spark.runtime.engine import BatchRows, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.core.errors import PenstockError
+from penstock.spark.runtime.arrow_data import write_segments
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.paths import local_path
-from penstock.spark.runtime.segments import write_segments
 from penstock.testing.crashes import kill_at
 from waiting import PATIENCE
 

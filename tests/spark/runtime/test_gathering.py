@@ -9,8 +9,8 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime import gathering
+from penstock.spark.runtime.arrow_data import write_parquet
 from penstock.spark.runtime.checkpoint import KEPT_VERSIONS, Checkpoint
-from penstock.spark.runtime.durable import write_parquet
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.manifest import Manifest

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
-from penstock.dataflow.invoke import event_times
 from penstock.dataflow.operators import Names, Operator, Properties, make_spec, names_of
 from penstock.dataflow.ready.event_times import check_seconds, micros
+from penstock.dataflow.rows import event_times
 
 
 def deduplicate(

@@ -32,7 +32,7 @@ from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import FlowRun
-from penstock.spark.flow.writing import HANDED, FlowOutputs
+from penstock.spark.flow.task_output import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering

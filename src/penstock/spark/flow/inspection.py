@@ -15,9 +15,9 @@ from penstock.dataflow.plan import Plan
 from penstock.dataflow.state import ALARM, FREE, HELD, NEVER, TIMER
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.state_store import LayerFile, counts_by_group, rows_of
+from penstock.spark.runtime.arrow_data import read_segment
 from penstock.spark.runtime.durable import read_json
 from penstock.spark.runtime.manifest import Manifest
-from penstock.spark.runtime.segments import read_segment
 
 _STATE, _KEY = "state_", "key_"
 

@@ -4,8 +4,7 @@ import atexit
 import contextlib
 from dataclasses import replace
 
-from penstock.dataflow.invoke import Task
-from penstock.dataflow.wiring import Wiring
+from penstock.dataflow.wiring import Task, Wiring
 
 _ready: dict[tuple[str, str], Task] = {}
 

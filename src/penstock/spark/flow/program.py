@@ -19,7 +19,7 @@ from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper, lane_sizes
-from penstock.spark.flow.writing import FlowOutputs
+from penstock.spark.flow.task_output import FlowOutputs
 from penstock.spark.runtime.engine import Effort, Engine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication

@@ -8,16 +8,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.core.controller import Controller
-from penstock.core.journal import Journal
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Regions
 from penstock.spark.flow.evolve import evolved
 from penstock.spark.flow.flow_state import FlowState, FlowTotals
 from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
-from penstock.spark.flow.writing import HANDED
-from penstock.spark.runtime.checkpoint import Checkpoint
+from penstock.spark.flow.task_output import HANDED
 from penstock.spark.runtime.engine import BatchRows
 from penstock.spark.runtime.microbatch import MicroBatchRun
 from penstock.spark.runtime.program import BatchResult
@@ -30,27 +27,21 @@ LONGEST_WAIT = 2.0
 class FlowRun(MicroBatchRun[FlowProgram]):
     """A running flow; its plan can be changed while it runs."""
 
-    def __init__(
-        self,
-        program: FlowProgram,
-        checkpoint: Checkpoint,
-        spark: SparkSession,
-        journal: Journal,
-        controller: Controller[Any],
-        owns_journal: bool = True,
-    ) -> None:
-        super().__init__(program, checkpoint, spark, journal, controller, owns_journal)
-        self._flow = program
+    def _recovered(self) -> None:
         self._overfull: set[str] = set()
-        if self._latest is not None:
-            state = evolved(FlowState.from_json(self._latest.state), program.definition, checkpoint.identity)
-            self._latest = replace(self._latest, state=state.to_json())  # committed with the next batch
-            program.plan = state.plan.fitted(program.definition.regions)
-            program.hand_over(spark, state)  # perhaps again: the last run may have died before it had
-            needed = {os.path.basename(file) for _, _, file in state.handed}
-            for path in (checkpoint.folder / "penstock" / HANDED).rglob("*.parquet"):
-                if path.name not in needed:
-                    path.unlink(missing_ok=True)
+        if self._latest is None:
+            return
+        program, folder = self._program, self._checkpoint.folder
+        state = evolved(
+            FlowState.from_json(self._latest.state), program.definition, self._checkpoint.identity
+        )
+        self._latest = replace(self._latest, state=state.to_json())  # committed with the next batch
+        program.plan = state.plan.fitted(program.definition.regions)
+        program.hand_over(self._spark, state)  # perhaps again: the last run may have died before it had
+        needed = {os.path.basename(file) for _, _, file in state.handed}
+        for path in (folder / "penstock" / HANDED).rglob("*.parquet"):
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
 
     def rescale(
         self,
@@ -69,9 +60,9 @@ class FlowRun(MicroBatchRun[FlowProgram]):
         with ``cpu=``. The plan to come is given back.
         """
         if cpu:
-            self._flow.limit(cpu)
+            self._program.limit(cpu)
         given = {"replicas": replicas, "pipelines": pipelines, "routing": routing, "overlap": overlap}
-        return self._flow.change(**{k: v for k, v in given.items() if v})
+        return self._program.change(**{k: v for k, v in given.items() if v})
 
     def reconfigure(self, **changes: Any) -> Plan:
         """Deprecated: the old name of :meth:`rescale`."""
@@ -80,24 +71,24 @@ class FlowRun(MicroBatchRun[FlowProgram]):
 
     def listen(self, listener: Callable[[Profile], None]) -> None:
         """Have a function called with the profile of every batch, after its commit."""
-        self._flow.listen(listener)
+        self._program.listen(listener)
 
     @property
     def plan(self) -> Plan:
         """The plan of the last batch."""
-        return self._flow.plan
+        return self._program.plan
 
     @property
     def cpu(self) -> dict[str, float]:
         """The CPU share of each replica by region, where it has a limit."""
-        held = self._flow.cpu
+        held = self._program.cpu
         shares = {} if held is None else {r.name: held.share(r.name) for r in self.regions}
         return {name: share for name, share in shares.items() if share is not None}
 
     @property
     def regions(self) -> Regions:
         """The flow's regions."""
-        return self._flow.definition.regions
+        return self._program.definition.regions
 
     @property
     def totals(self) -> FlowTotals:
@@ -107,7 +98,7 @@ class FlowRun(MicroBatchRun[FlowProgram]):
     @property
     def profile(self) -> Profile | None:
         """Figures of the last batch: CPU by replica, cost by operator, tuples by key group."""
-        return self._flow.profile
+        return self._program.profile
 
     def _process(
         self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
@@ -120,7 +111,7 @@ class FlowRun(MicroBatchRun[FlowProgram]):
         """Tell, once for each operator, that tuples wait beyond what its firing rule foresees; they wait on disk."""
         overfull = set(self._progress.get("overfull", ()))
         for operator in sorted(overfull - self._overfull):
-            hold = self._flow.definition.graph.node(operator).spec.need.hold
+            hold = self._program.definition.graph.node(operator).spec.need.hold
             self.journal.warning(
                 time.time(),
                 "flow",
@@ -138,5 +129,5 @@ class FlowRun(MicroBatchRun[FlowProgram]):
     def _settle(self) -> BatchResult | None:
         outcome = super()._settle()
         if outcome is not None:
-            self._flow.hand_over(self._spark, FlowState.from_json(outcome.state))
+            self._program.hand_over(self._spark, FlowState.from_json(outcome.state))
         return outcome

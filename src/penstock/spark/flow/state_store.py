@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from penstock.core.belief import Belief
 from penstock.dataflow.evolution import carried
-from penstock.dataflow.invoke import Task
 from penstock.dataflow.keys import group_of
 from penstock.dataflow.layers import first_hash, hashes_of, merge
+from penstock.dataflow.wiring import Task
 from penstock.spark.flow.task_report import WrittenLayer
-from penstock.spark.runtime.segments import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
 #: A task merges its layers when it has more than this many, or when the later ones outweigh the first.
 MOST_LAYERS = 8

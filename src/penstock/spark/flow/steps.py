@@ -21,12 +21,10 @@ from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.event_times import EventTimes
 from penstock.spark.flow.flow_state import DeferredSegment, FlowState
-from penstock.spark.flow.messages import REPORT, messages_of, messages_schema
 from penstock.spark.flow.state_store import LayerFile, OperatorState
+from penstock.spark.flow.task_output import HANDED, REPORT, FlowOutputs, messages_of, messages_schema
 from penstock.spark.flow.task_report import TaskReport
-from penstock.spark.flow.tasks import LevelTask, SourceTask
-from penstock.spark.flow.worker import SegmentWork
-from penstock.spark.flow.writing import HANDED, FlowOutputs
+from penstock.spark.flow.tasks import LevelTask, SegmentWork, SourceTask
 from penstock.spark.runtime.engine import BatchRows, Engine, InLane, Lane, Stage
 from penstock.spark.runtime.manifest import Publication
 

@@ -18,13 +18,11 @@ import pyarrow as pa
 from penstock.spark.query.grouped_aggregates import CODE, GroupedAggregates
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.reports import NumberedStage, WindowReport, run_stage
-from penstock.spark.query.rows import time_array, time_type
 from penstock.spark.query.state import QueryState
-from penstock.spark.query.window_output import Span
+from penstock.spark.query.window_rows import Span, time_array, time_type
 from penstock.spark.query.window_stage import Windowed, WindowStep, added, closing_panes
-from penstock.spark.runtime.durable import write_parquet
+from penstock.spark.runtime.arrow_data import read_segment, write_parquet, write_segments
 from penstock.spark.runtime.engine import Engine
-from penstock.spark.runtime.segments import read_segment, write_segments
 
 KIND = "aggregates"
 _NOTHING = -(2**62)

@@ -6,6 +6,7 @@ the job runs a second time, with what the batch has taught (see :mod:`penstock.c
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from penstock.core.belief import Judgement, Limits, judge
 from penstock.disorder.stats import BatchStats
@@ -48,6 +49,13 @@ class Folded:
     def bad(self) -> int:
         """Rows that cannot be used, or are not believed."""
         return sum(t.bad for t in self.tallies)
+
+    def by_worker(self, workers: int, figure: Literal["busy", "received"]) -> list[float]:
+        """A figure of the reports for each worker; 0 for those that had nothing to do."""
+        found = [0.0] * workers
+        for report in self.workers:
+            found[report.worker] += float(getattr(report, figure))
+        return found
 
 
 @dataclass(frozen=True)

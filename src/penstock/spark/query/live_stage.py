@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from penstock.preference.builders import KDominant, Skyline, TopDelta
 from penstock.preference.cross import NEVER, latest_dominator
 from penstock.preference.preference import Preference
-from penstock.spark.query.parts import PartRows
 from penstock.spark.query.reports import WindowReport
 from penstock.spark.query.slices import SlicedStage
-from penstock.spark.runtime.segments import read_segment, write_segments
+from penstock.spark.query.window_rows import PartRows
+from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
 #: No later pane dominates the row.
 ALIVE = np.iinfo(np.int64).max

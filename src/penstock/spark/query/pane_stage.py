@@ -16,11 +16,11 @@ from pyspark.sql.types import StringType, StructType
 
 from penstock.preference.cross import latest_dominator
 from penstock.preference.group_codes import group_codes
-from penstock.preference.points import Codes
+from penstock.preference.points import Codes, Points, points_of
 from penstock.preference.preference import Preference
 from penstock.spark.query.reports import CloseReport, FoldedPart, FoldReport, NumberedStage
 from penstock.spark.query.routing import unpack
-from penstock.spark.runtime.segments import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
 REPORT_SCHEMA = StructType().add("kind", StringType()).add("report", StringType())
 
@@ -67,16 +67,18 @@ class GroupedPreference:
         names = [*self.by, *(a.column for a in self.preference.attributes if a.direction == "diff")]
         return group_codes(table, names) if names else None
 
+    def _points(self, table: pa.Table) -> Points:
+        return points_of(table, self.preference.attributes)
+
     def select(self, table: pa.Table) -> pa.Table:
         """The partial result of a set of rows."""
-        kept = self.preference.select(self.preference.points(table), self.classes(table))
+        kept = self.preference.select(self._points(table), self.classes(table))
         return table if len(kept) == table.num_rows else table.take(pa.array(kept))
 
     def merge(self, left: pa.Table, right: pa.Table) -> pa.Table:
         """The partial result of two."""
-        points = self.preference.points
         kept_left, kept_right = self.preference.merge(
-            points(left), points(right), self.classes(left), self.classes(right)
+            self._points(left), self._points(right), self.classes(left), self.classes(right)
         )
         return pa.concat_tables([left.take(pa.array(kept_left)), right.take(pa.array(kept_right))])
 

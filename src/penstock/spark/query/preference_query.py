@@ -15,8 +15,9 @@ from penstock.preference.preference import Preference
 from penstock.preference.splitting import Splitting
 from penstock.spark.query import static_windows as static
 from penstock.spark.query.figures import QueryFigures
+from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.pane_stage import GroupedPreference
-from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.static_kinds import arrow_of
 from penstock.spark.query.stream_query import StreamQuery, plain_schema
 from penstock.spark.query.window_stage import SHARED, STRATEGIES

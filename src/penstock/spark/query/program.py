@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,39 +19,21 @@ from penstock.disorder.stats import BatchStats
 from penstock.preference.splitting import SplitState
 from penstock.spark.query.figures import Measurements, QueryFigures, figures_of, stage_utilisation
 from penstock.spark.query.folding import Folded, Folding
+from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, Part
 from penstock.spark.query.reports import CloseReport, run_stage
 from penstock.spark.query.routing import Lift
-from penstock.spark.query.state import PaneTimes, QueryState, QueryTotals
-from penstock.spark.query.window_output import result_schema
+from penstock.spark.query.state import QueryState, QueryTotals
+from penstock.spark.query.window_rows import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
 from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.milestones import reached
-from penstock.spark.runtime.outbox import Outbox
 from penstock.spark.runtime.program import Batch, BatchResult
-from penstock.spark.runtime.sinks import SinkFunction, read_back
 
 if TYPE_CHECKING:
     from penstock.spark.query.preference_query import PreferenceQuery
-
-
-@dataclass(frozen=True)
-class QueryOutputs:
-    """Where rows go: the answers (to a function, where there is one), late rows, bad rows."""
-
-    results: OutputFolder
-    dead: OutputFolder
-    late: OutputFolder | None = None
-    function: SinkFunction | None = None
-    #: Those of the folders whose rows go on to a topic or a table.
-    outboxes: tuple[Outbox, ...] = ()
-
-    @property
-    def by_role(self) -> dict[str, OutputFolder]:
-        """All folders by what they are to the run."""
-        return {folder.role: folder for folder in (self.results, self.dead, self.late) if folder}
 
 
 @dataclass(frozen=True)
@@ -199,7 +180,7 @@ class QueryProgram:
             bad=folded.bad,
             shed=folded.shed,
             pane_busy=turn.after.loads,
-            pane_rows=tuple(_rows_by_worker(start.pane_workers, folded)),
+            pane_rows=tuple(folded.by_worker(start.pane_workers, "received")),
             pane_utilisation=rho,
             pane_write=max((w.write for w in folded.workers), default=0.0),
             pane_seconds=turn.pane_seconds,
@@ -214,7 +195,7 @@ class QueryProgram:
         )
         figures = figures_of(batch, turn.closing, state, measured, self.trigger, self._previous)
         self._worked, self._previous = (start.pane_workers, start.window_workers), batch.started
-        outputs = self._give_out(batch, done) + self._set_aside(folded)
+        outputs = self._give_out(batch, done) + self.outputs.set_aside(folded.tallies)
         return BatchResult(state.to_json(), state.files, outputs, figures.progress(), figures)
 
     def _in_turn(self, batch: Batch, start: QueryState) -> "_Turn":
@@ -286,39 +267,11 @@ class QueryProgram:
 
     def _observed(self, batch: Batch, state: QueryState, folded: Folded) -> QueryState:
         """The state with the batch's parts in it and slack and punctuation advanced."""
-        held = state.held()
-        parts = {part.id: part for part in state.parts}
-        times = dict(state.pane_times)
-        next_part = state.next_part
-        for report in folded.workers:
-            for new in report.parts:
-                old = held.get(report.worker, {}).get(new.pane)
-                if old is not None:
-                    del parts[old.id]
-                parts[next_part] = Part(
-                    id=next_part,
-                    pane=new.pane,
-                    worker=report.worker,
-                    file=report.file,
-                    segment=new.segment,
-                    rows=new.rows,
-                    received=new.received + (old.received if old else 0),
-                    raw=self._raw,
-                )
-                next_part += 1
-                first = times[new.pane].first if new.pane in times else batch.started
-                times[new.pane] = PaneTimes(first, time.time())
-        loads = [0.0] * state.pane_workers
-        for report in folded.workers:
-            loads[report.worker] = report.busy
+        state = state.with_parts(folded.workers, self._raw, batch.started)
         disorder = self.query.disorder.step(state.disorder, folded.stats)
         return replace(
             state,
-            parts=tuple(sorted(parts.values(), key=lambda p: (p.pane, p.id))),
-            pane_times=times,
-            next_part=next_part,
             inputs=len(folded.tallies) or state.inputs,
-            loads=tuple(loads),
             disorder=disorder,
             belief=learned(
                 state.belief,
@@ -359,29 +312,12 @@ class QueryProgram:
         )
 
     def _give_out(self, batch: Batch, done: Windowed, word: str = "") -> list[Publication]:
-        files = sorted(done.output_files)
-        if self.outputs.function is not None:
-            if files:
-                self.outputs.function(read_back(batch.spark, files, self._result_schema), batch.id)
-            for file in files:
-                Path(file).unlink(missing_ok=True)
-            return []
-        return [
-            self.outputs.results.publication(file, f"part-{batch.id:09d}-{word}{number:04d}.parquet")
-            for number, file in enumerate(files)
-        ]
-
-    def _set_aside(self, folded: Folded) -> list[Publication]:
-        """Late and bad rows become visible with the batch's commit."""
-        asides = [(self.outputs.dead, t.dead_file) for t in folded.tallies]
-        if self.outputs.late is not None:
-            asides += [(self.outputs.late, t.late_file) for t in folded.tallies]
-        return [folder.publication(file, f"part-{Path(file).name}") for folder, file in asides if file]
+        return self.outputs.give_out(batch, sorted(done.output_files), self._result_schema, word)
 
     def _utilisation(self, workers: int, folded: Folded) -> float:
         """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
-        busy = _by_worker(workers, [(w.worker, w.busy) for w in folded.workers])
-        return stage_utilisation(_rows_by_worker(workers, folded), busy, self.trigger)
+        busy = folded.by_worker(workers, "busy")
+        return stage_utilisation(folded.by_worker(workers, "received"), busy, self.trigger)
 
     def _first_arrivals(self, state: QueryState, done: Windowed) -> list[float]:
         """When the first row of each window of this batch came in, on the driver's clock."""
@@ -415,14 +351,3 @@ def _closed_between(state: QueryState, before: int | None, after: int | None) ->
     if after is None:
         return []
     return [p for p in state.parts if p.pane < after and (before is None or p.pane >= before)]
-
-
-def _rows_by_worker(workers: int, folded: Folded) -> list[float]:
-    return _by_worker(workers, [(w.worker, w.received) for w in folded.workers])
-
-
-def _by_worker(workers: int, values: list[tuple[int, float]]) -> list[float]:
-    result = [0.0] * workers
-    for worker, value in values:
-        result[worker] += float(value)
-    return result

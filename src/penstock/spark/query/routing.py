@@ -1,28 +1,39 @@
 """The first stage: check rows, count what is late, and send every row to the pane worker that is to have it.
 
-The stage makes no second pass over the batch: each input partition follows the driver's
-:class:`~penstock.preference.routing_plan.RoutingPlan` by itself. What travels between the stages are a few large Arrow
-messages, not rows: Spark shuffles one row per worker and input partition.
+Event times become microseconds, and rows that cannot be used become dead letters. The stage makes no second pass over the
+batch: each input partition follows the driver's :class:`~penstock.preference.routing_plan.RoutingPlan` by itself. What
+travels between the stages are a few large Arrow messages, not rows: Spark shuffles one row per worker and input partition.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from penstock.core.belief import Limits, Lookout, too_far_behind
+from penstock.core.errors import PenstockError, unknown
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
-from penstock.spark.query.rows import Times, check_rows
-from penstock.spark.runtime.arrow_batches import from_bytes, gathered, to_bytes
-from penstock.spark.runtime.durable import write_parquet
+from penstock.spark.runtime.arrow_data import from_bytes, gathered, to_bytes, write_parquet
 from penstock.spark.runtime.task import attempt_id, partition_id
+
+#: Event times from here on (about the year 9999) cannot be timestamps of Spark's.
+LATEST_US = 253_402_300_800_000_000
+
+#: Integers beyond this are not exact as float64, in which rows are compared.
+EXACT = 2**53
+
+Times = NDArray[np.int64]
+_Problem = tuple[NDArray[np.bool_], str]
+
 
 #: What the stage emits: one message a row. ``source`` and ``number`` give messages an order that a replay repeats.
 #: A type and not a text, which the JVM would be asked to parse in every batch.
@@ -40,6 +51,81 @@ CHUNK_ROWS = 262_144
 
 #: From rows and their panes to fewer rows and the panes of these.
 Lift = Callable[[pa.RecordBatch, Times], tuple[pa.Table | pa.RecordBatch, Times]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A record batch's usable rows with their times, and the other rows with a reason each."""
+
+    rows: pa.RecordBatch
+    times: Times
+    bad: pa.RecordBatch | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def check_rows(batch: pa.RecordBatch, time: str, attributes: Sequence[str]) -> Checked:
+    """Tell usable rows from bad ones: the time and every attribute must be there and be a number.
+
+    >>> batch = pa.record_batch({"t": [1.0, None], "price": [3.0, float("nan")]})
+    >>> checked = check_rows(batch, "t", ["price"])
+    >>> checked.times.tolist(), checked.reasons
+    ([1000000], ('t is null; price is not a number',))
+    """
+    times, problems = _times(batch.column(time), time)
+    for name in attributes:
+        problems += _missing(batch.column(name), name)
+    if not problems:
+        return Checked(batch, times)
+    bad = np.logical_or.reduce([mask for mask, _ in problems])
+    reasons = ["; ".join(word for mask, word in problems if mask[row]) for row in np.flatnonzero(bad)]
+    return Checked(batch.filter(pa.array(~bad)), times[~bad], batch.filter(pa.array(bad)), tuple(reasons))
+
+
+def check_time_column(schema: pa.Schema, time: str) -> None:
+    """Raise unless the column exists and can be an event time."""
+    if time not in schema.names:
+        raise unknown("time column", time, schema.names)
+    kind = schema.field(time).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise PenstockError(
+            f"The time column '{time}' is {kind}; it must be a timestamp, or a number of seconds since 1970."
+        )
+
+
+def _times(column: pa.Array, name: str) -> tuple[Times, list[_Problem]]:
+    problems = _missing(column, name)
+    if pa.types.is_timestamp(column.type):
+        us = _filled(column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()))
+    else:
+        seconds = np.nan_to_num(_filled(column.cast(pa.float64(), safe=False)), nan=0.0)
+        us = np.rint(np.clip(seconds, -1.0, LATEST_US / 1e6) * 1e6).astype(np.int64)
+    early, late = us < 0, us >= LATEST_US
+    if early.any():
+        problems.append((early, f"{name} is before 1970"))
+    if late.any():
+        problems.append((late, f"{name} is after the year 9999"))
+    return us, problems
+
+
+def _missing(column: pa.Array, name: str) -> list[_Problem]:
+    problems: list[_Problem] = []
+    if column.null_count:
+        problems.append((pc.is_null(column).to_numpy(zero_copy_only=False), f"{name} is null"))
+    if pa.types.is_floating(column.type):
+        _add(problems, np.isnan(_filled(column)), f"{name} is not a number")
+    elif pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
+        values = _filled(column)
+        _add(problems, (values > EXACT) | (values < -EXACT), f"{name} is an integer beyond 2^53")
+    return problems
+
+
+def _add(problems: list[_Problem], mask: NDArray[np.bool_], reason: str) -> None:
+    if mask.any():
+        problems.append((mask, reason))
+
+
+def _filled(column: pa.Array) -> Any:
+    return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from penstock.spark.query.parts import Parts
 from penstock.spark.query.reports import NumberedStage
-from penstock.spark.query.window_output import Span, WindowWriter
+from penstock.spark.query.window_rows import Parts, Span, WindowWriter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,14 @@
 """What a preference query remembers between two micro-batches: plain values, committed with each batch."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.core.belief import Belief
 from penstock.disorder.state import DisorderState
 from penstock.spark.query.pane_stage import Part
+from penstock.spark.query.reports import FoldReport
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,40 @@ class QueryState:
             if not part.forced:
                 held.setdefault(part.worker, {})[part.pane] = part
         return held
+
+    def with_parts(self, reports: Sequence[FoldReport], raw: bool, started: float) -> "QueryState":
+        """The state after pane workers folded the rows of a batch, which began at ``started``."""
+        held = self.held()
+        parts = {part.id: part for part in self.parts}
+        times = dict(self.pane_times)
+        loads = [0.0] * self.pane_workers
+        next_part = self.next_part
+        for report in reports:
+            loads[report.worker] = report.busy
+            for new in report.parts:
+                old = held.get(report.worker, {}).get(new.pane)
+                if old is not None:
+                    del parts[old.id]
+                parts[next_part] = Part(
+                    id=next_part,
+                    pane=new.pane,
+                    worker=report.worker,
+                    file=report.file,
+                    segment=new.segment,
+                    rows=new.rows,
+                    received=new.received + (old.received if old else 0),
+                    raw=raw,
+                )
+                next_part += 1
+                first = times[new.pane].first if new.pane in times else started
+                times[new.pane] = PaneTimes(first, time.time())
+        return replace(
+            self,
+            parts=tuple(sorted(parts.values(), key=lambda p: (p.pane, p.id))),
+            pane_times=times,
+            next_part=next_part,
+            loads=tuple(loads),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; parts as lists, since there can be many."""

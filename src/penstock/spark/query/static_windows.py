@@ -19,10 +19,9 @@ from penstock.preference.sliding import LiveSet
 from penstock.preference.two_stacks import TwoStacks
 from penstock.spark.query.live_stage import by_dominance
 from penstock.spark.query.pane_stage import GroupedPreference, by_pane
-from penstock.spark.query.routing import MESSAGE_SCHEMA, message, pack
-from penstock.spark.query.rows import check_rows, time_array
-from penstock.spark.query.window_output import result_schema
-from penstock.spark.runtime.arrow_batches import gathered
+from penstock.spark.query.routing import MESSAGE_SCHEMA, check_rows, message, pack
+from penstock.spark.query.window_rows import result_schema, time_array
+from penstock.spark.runtime.arrow_data import gathered
 
 ROWS_PER_CHUNK = 262_144
 

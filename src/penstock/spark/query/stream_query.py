@@ -27,9 +27,10 @@ from penstock.preference.panes import PaneModel
 from penstock.preference.splitting import Splitting, splitting
 from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.query.figures import QueryFigures
-from penstock.spark.query.program import QueryOutputs, QueryProgram
+from penstock.spark.query.outputs import QueryOutputs
+from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
-from penstock.spark.query.rows import check_time_column
+from penstock.spark.query.routing import check_time_column
 from penstock.spark.query.run import QueryRun
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.gathering import Gathering

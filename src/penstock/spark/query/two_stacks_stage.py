@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from penstock.preference.points import Rows
 from penstock.preference.preference import Extras
 from penstock.preference.two_stacks import Partial, TwoStacks
-from penstock.spark.query.parts import PartRows
 from penstock.spark.query.reports import WindowReport
 from penstock.spark.query.slices import SlicedStage
-from penstock.spark.query.window_output import WrittenWindows
+from penstock.spark.query.window_rows import PartRows, WrittenWindows
 from penstock.spark.query.window_tasks import joined_pieces
-from penstock.spark.runtime.segments import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
 STACK_SCHEMA = pa.schema([("stack", pa.string()), ("pane", pa.int64()), ("id", pa.int64())])
 FRONT, BACK, MERGED = "front", "back", "merged"

@@ -14,7 +14,7 @@ from penstock.disorder.state import Disorder
 from penstock.preference.splitting import Splitting
 from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
-from penstock.spark.query.program import QueryOutputs
+from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.stream_query import StreamQuery
 from penstock.spark.query.window_program import WindowProgram
 

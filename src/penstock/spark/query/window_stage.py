@@ -11,11 +11,10 @@ from penstock.preference.panes import PaneModel
 from penstock.spark.query import window_tasks
 from penstock.spark.query.live_stage import LiveStage, by_dominance
 from penstock.spark.query.pane_stage import GroupedPreference, Part
-from penstock.spark.query.parts import Parts
 from penstock.spark.query.reports import WindowReport, run_stage
 from penstock.spark.query.state import QueryState
 from penstock.spark.query.two_stacks_stage import TwoStacksStage
-from penstock.spark.query.window_output import Span, WindowWriter
+from penstock.spark.query.window_rows import Parts, Span, WindowWriter
 from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
 from penstock.spark.runtime.engine import Engine
 from penstock.spark.runtime.orders import ArrowFunction
@@ -208,7 +207,6 @@ def _merged_files(reports: Sequence[WindowReport], window: int) -> tuple[str, ..
 
 def added(done: Windowed, reports: Sequence[WindowReport]) -> Windowed:
     """What was done before and what reports say, together."""
-    """What was done before, and what reports add to it."""
     sizes = Counter(done.sizes)
     for report in reports:
         sizes.update(report.sizes)

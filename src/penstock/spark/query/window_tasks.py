@@ -13,10 +13,17 @@ import pyarrow as pa
 
 from penstock.preference.two_stacks import Partial, merged
 from penstock.preference.window_scheduling import merge_piles
-from penstock.spark.query.parts import Ids, PartRows, Parts
 from penstock.spark.query.reports import NumberedStage, WindowReport, report_batch
-from penstock.spark.query.window_output import MEMBER_SCHEMA, Span, WindowWriter, WrittenWindows
-from penstock.spark.runtime.segments import read_segment, write_segments
+from penstock.spark.query.window_rows import (
+    MEMBER_SCHEMA,
+    Ids,
+    PartRows,
+    Parts,
+    Span,
+    WindowWriter,
+    WrittenWindows,
+)
+from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
 STRATEGIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")
 

@@ -7,7 +7,7 @@ kernels first takes most of a second; a fork of this takes a tenth of one.
 import contextlib
 
 with contextlib.suppress(ImportError):  # an executor whose host lacks a part still works, only slower
-    import penstock.dataflow.execute
+    import penstock.dataflow.invoke
     import penstock.spark.flow.tasks
     import penstock.spark.query.live_stage
     import penstock.spark.query.routing

@@ -13,9 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from penstock.core.errors import PenstockError
 
 
@@ -74,12 +71,6 @@ def damage(path: Path) -> str:
         while some := file.read(1 << 20):
             found = zlib.crc32(some, found)
     return "" if f"{found:08x}" == checksum else f"the file '{path}' is damaged"
-
-
-def write_parquet(table: pa.Table, path: str) -> None:
-    """Write a Parquet file; texts get a dictionary, random numbers would only lose time."""
-    texts = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-    pq.write_table(table, path, use_dictionary=texts or False)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.core.durations import microseconds
-from penstock.spark.runtime.durable import write_parquet
+from penstock.spark.runtime.arrow_data import write_parquet
 from penstock.spark.runtime.manifest import Publication
 
 if TYPE_CHECKING:

@@ -1,37 +1,24 @@
-"""The micro-batch runtime that preference queries and flows share.
-
-A *program* turns (its committed state, a micro-batch) into (new state, output files). The runtime runs it under
-Spark's ``foreachBatch`` and makes each batch count exactly once: Spark replays a batch with the same id and the same
-rows until its own log has it, and a batch whose manifest exists already is not run again.
-"""
+"""A run of a program: launched, by Spark's ``foreachBatch`` or by a loop of its own, watched, settled, ended."""
 
 import logging
 import threading
 import time
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.careful_journal import in_words
-from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
-from penstock.core.journal import Journal
 from penstock.page.live import serve_page
 from penstock.page.server import PageServer
 from penstock.spark.metrics_endpoint import MetricsEndpoint
-from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.engine import BatchRows, Effort, Engine, JobsEngine, ResidentEngine, with_retries
-from penstock.spark.runtime.engine_choice import AUTO, EngineChoice, check_engine, chosen_engine
-from penstock.spark.runtime.manifest import Manifest
-from penstock.spark.runtime.milestones import reached
+from penstock.spark.runtime.batches import Batches, P
+from penstock.spark.runtime.engine import BatchRows, ResidentEngine
+from penstock.spark.runtime.engine_choice import AUTO, check_engine, chosen_engine
 from penstock.spark.runtime.own_loop import OwnLoop
-from penstock.spark.runtime.program import Batch, BatchResult, Program
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
 from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.starting import seconds_between_batches
@@ -62,46 +49,16 @@ class Launch:
         return seconds_between_batches(self.trigger, self.available_now)
 
 
-P = TypeVar("P", bound=Program)
-
-
-class MicroBatchRun(Generic[P]):
+class MicroBatchRun(Batches[P]):
     """A running program: what ``start`` gives back."""
 
-    def __init__(
-        self,
-        program: P,
-        checkpoint: Checkpoint,
-        spark: SparkSession,
-        journal: Journal,
-        controller: Controller[Any],
-        owns_journal: bool = True,
-    ) -> None:
-        self._spark = spark
-        #: The run's journal: every micro-batch, every decision.
-        self.journal = journal
-        self._owns_journal = owns_journal
-        #: Records each batch and lets a policy change the run.
-        self.controller = controller
-        self._endpoint: MetricsEndpoint | None = None
-        self._page: PageServer | None = None
-        self._program = program
-        self._checkpoint = checkpoint
-        self._latest = checkpoint.recover(program.folders)
-        if checkpoint.mended:
-            journal.warning(0.0, "checkpoint", checkpoint.mended)
-            log.warning(checkpoint.mended)
-        self._error: BaseException | None = None
-        self._query: StreamingQuery | None = None
-        self._resident: ResidentEngine | None = None
-        self._choice = EngineChoice("jobs", 0, "not started")
-        self._loop: OwnLoop | None = None
-        self._progress: Mapping[str, Any] = {}
-        self._closed = threading.Lock()
-        self._prepared = False
-        self._working = threading.RLock()
-        self._ended = threading.Event()
-        self._last_batch = self._measured = time.monotonic()
+    _endpoint: MetricsEndpoint | None = None
+    _page: PageServer | None = None
+    _error: BaseException | None = None
+    _query: StreamingQuery | None = None
+    _loop: OwnLoop | None = None
+    _prepared = False
+    _over = False
 
     def pause(self) -> None:
         """Go on observing and deciding, but let the policy change nothing until :meth:`resume`."""
@@ -193,10 +150,6 @@ class MicroBatchRun(Generic[P]):
 
         return OwnLoop(source, process, start, batch, how.period, how.available_now, self._warn)
 
-    def _warn(self, text: str) -> None:
-        log.warning(text)
-        self.controller.warn("workers", text)
-
     def _started(self, frame: DataFrame, how: Launch) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self._on_batch).option(
             "checkpointLocation", str(self._checkpoint.spark_folder)
@@ -227,77 +180,6 @@ class MicroBatchRun(Generic[P]):
             self._prepared = True
         self._process(BatchRows(frame=frame), batch_id, frame.sparkSession)
 
-    def _engine(self, spark: SparkSession) -> Engine:
-        """Who carries out the stages."""
-        return JobsEngine(spark) if self._resident is None else self._resident
-
-    @property
-    def engine(self) -> str:
-        """Who carries out the stages: ``jobs`` or ``resident``."""
-        return "jobs" if self._resident is None else self._resident.name
-
-    @property
-    def engine_reason(self) -> str:
-        """Why it is this engine."""
-        return self._choice.reason
-
-    @property
-    def workers(self) -> dict[str, int]:
-        """Resident workers planned, requested and observed; empty with engine jobs."""
-        if self._resident is None:
-            return {}
-        workers = self._resident.workers
-        return {"planned": workers.planned, "requested": workers.requested, "observed": workers.observed}
-
-    def _process(
-        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
-    ) -> None:
-        with self._working:
-            self._commit(rows, batch_id, spark, offset)
-            self._last_batch = time.monotonic()
-
-    def _commit(
-        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None
-    ) -> None:
-        done = self._latest.batch if self._latest else -1
-        if batch_id <= done:
-            return  # committed before a crash that Spark's own log did not survive
-        if batch_id != done + 1:
-            raise PenstockError(
-                f"The state in '{self._checkpoint.folder}' ends at batch {done} but Spark goes on with batch {batch_id}: "
-                "offsets and state come from different runs; start with a new checkpoint folder."
-            )
-        started = time.time()
-        before = self._latest.state if self._latest else self._program.first_state()
-        folder = str(self._checkpoint.state_folder)
-        if self._resident is not None:
-            self._resident.resize(min(self._program.workers_wanted, self._choice.most_workers))
-
-        def attempt() -> tuple[Batch, BatchResult]:
-            prefix = _prefix(batch_id)
-            batch = Batch(batch_id, rows, self._engine(spark), spark, before, folder, prefix, started)
-            return batch, self._program.run_batch(batch)
-
-        batch, outcome = with_retries(attempt, notify=self._warn)
-        reached("state-written", batch_id)
-        manifest = Manifest(
-            batch_id, outcome.state, list(outcome.files), list(outcome.outputs), offset=offset
-        )
-        self._checkpoint.commit(manifest)
-        self._latest = manifest
-        seconds = time.time() - started
-        effort = None if self._resident is None else self._resident.take_effort()
-        self._progress = {
-            **outcome.progress,
-            "batch": batch_id,
-            "seconds": seconds,
-            "engine": self.engine,
-            "workers": self.workers,
-            **self._shares(effort),
-        }
-        known_now = self._program.committed(batch, outcome, seconds, effort)
-        self._progress = {**self._progress, **known_now}
-
     @property
     def query(self) -> StreamingQuery:
         """Spark's own handle."""
@@ -306,11 +188,6 @@ class MicroBatchRun(Generic[P]):
         if self._query is None:
             raise PenstockError("The query has not been started.")
         return self._query
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """Figures of the last committed micro-batch."""
-        return dict(self._progress)
 
     @property
     def is_active(self) -> bool:
@@ -369,46 +246,6 @@ class MicroBatchRun(Generic[P]):
         except Exception as error:  # noqa: BLE001 - the run ends all the same
             self._warn(f"Results that wait could not be made visible: {in_words(error)}")
 
-    def _shares(self, effort: Effort | None) -> dict[str, Any]:
-        """What the resident workers did since the batch before: busy share of each, CPU seconds, bytes exchanged."""
-        if effort is None or self._resident is None:
-            return {}
-        now = time.monotonic()
-        period, self._measured = max(now - self._measured, 1e-6), now
-        there = {*self._resident.workers.members(), *effort.busy}
-        shares = [min(1.0, effort.busy.get(worker, 0.0) / period) for worker in sorted(there)]
-        return {"worker_busy": shares, "worker_cpu": effort.cpu, "exchanged": effort.sent}
-
-    def _settle(self) -> BatchResult | None:
-        """Do what the last batch left for the next one, and commit that."""
-        latest = self._latest
-        if latest is None:
-            return None
-        engine, folder = self._engine(self._spark), str(self._checkpoint.state_folder)
-
-        def attempt() -> BatchResult | None:
-            batch = Batch(
-                latest.batch,
-                BatchRows(),
-                engine,
-                self._spark,
-                latest.state,
-                folder,
-                _prefix(latest.batch),
-                time.time(),
-            )
-            return self._program.settled(batch)
-
-        outcome = with_retries(attempt, notify=self._warn)
-        if outcome is not None:
-            manifest = replace(
-                latest, state=outcome.state, files=list(outcome.files), outputs=list(outcome.outputs)
-            )
-            self._checkpoint.commit(manifest)
-            self._latest = manifest
-            self._progress = {**self._progress, **outcome.progress}
-        return outcome
-
     def _settle_at_the_end(self) -> None:
         if self._error is not None:
             return
@@ -437,7 +274,8 @@ class MicroBatchRun(Generic[P]):
             self._end_once()
 
     def _end_once(self) -> None:
-        if self._closed.acquire(blocking=False):
+        if not self._over:  # within the lock that batches are made in
+            self._over = True
             self._settle_at_the_end()
             if self._error is None:
                 self._flush()
@@ -451,8 +289,3 @@ class MicroBatchRun(Generic[P]):
             if self._owns_journal:
                 self.controller.journal.close()
             self._checkpoint.close()
-
-
-def _prefix(batch: int) -> str:
-    """What the names of all files of one attempt at a batch begin with."""
-    return f"{batch:012d}-{uuid.uuid4().hex[:6]}"

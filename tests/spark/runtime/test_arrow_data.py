@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from penstock.spark.runtime.segments import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
 
 def test_each_segment_is_read_on_its_own(tmp_path):

@@ -1,0 +1,96 @@
+"""Arrow data as tasks have it: in batches, as one message of bytes, as segments of a state file, as Parquet.
+
+A task writes one state file with a table (segment) per pane or key group. Any Python worker of the host maps the file and
+reads one segment; pages are shared between processes by the operating system.
+"""
+
+import functools
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.spark.runtime.durable import ChecksummedFile
+
+_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
+
+
+def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer, larger batches; empty ones are left out.
+
+    >>> some = [pa.record_batch({"x": [1]}), pa.record_batch({"x": [2, 3]}), pa.record_batch({"x": [4]})]
+    >>> [batch.num_rows for batch in gathered(iter(some), 3)]
+    [3, 1]
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.num_rows
+        if size >= rows:
+            yield pa.concat_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_batches(held)
+
+
+def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:
+    """Rows as one Arrow stream.
+
+    >>> from_bytes(to_bytes(pa.table({"x": [1, 2]}))).to_pydict()
+    {'x': [1, 2]}
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def from_bytes(payload: Any) -> pa.Table:
+    """The rows of an Arrow stream (bytes, or a buffer, which is not copied)."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
+def write_segments(folder: str | Path, prefix: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
+    """Write tables of one schema as segments 0, 1, ... of a new file; give its name.
+
+    The name ends in a random word and a checksum: a task that Spark runs twice writes two files, and the manifest
+    names one.
+    """
+    file = ChecksummedFile(folder, f"{prefix}-{uuid.uuid4().hex[:8]}", "arrow")
+    with pa.ipc.new_file(pa.PythonFile(file, "w"), schema, options=_OPTIONS) as writer:
+        for table in tables:
+            # One segment is one record batch, so that its number finds it.
+            writer.write_batch(single_batch(table))
+    return file.commit()
+
+
+def read_segment(folder: str | Path, name: str, segment: int) -> pa.Table:
+    """Map one segment of a file; the columns point into the file."""
+    reader = _open(os.path.join(folder, name))
+    return pa.Table.from_batches([reader.get_batch(segment)])
+
+
+@functools.lru_cache(maxsize=64)
+def _open(path: str) -> pa.ipc.RecordBatchFileReader:
+    # Files never change under their name, so an open map can be used again by the next task of this process.
+    return pa.ipc.open_file(pa.memory_map(path, "rb"))
+
+
+def single_batch(table: pa.Table) -> pa.RecordBatch:
+    """All rows of a table as one record batch, empty ones included."""
+    batches = table.combine_chunks().to_batches()
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in table.schema], schema=table.schema)
+
+
+def write_parquet(table: pa.Table, path: str) -> None:
+    """Write a Parquet file; texts get a dictionary, random numbers would only lose time."""
+    texts = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    pq.write_table(table, path, use_dictionary=texts or False)
