@@ -42,6 +42,12 @@ def compare_layouts(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
         replicas={"ask": 2},
         change={"overlap": {"ask_alone": True}},
     )
+    shared = measure("two equally costly regions on one worker", chain("regions", stream, burn, spread_out))
+    split = measure(
+        "the same, a worker each",
+        chain("regions", stream, burn, spread_out),
+        change={"overlap": {"spread_out": True}},
+    )
     elastic, fixed = _elastic(measure, stream, 2)
     report.tables.append(Table("Layouts of one flow", ("layout", "rows/s", "s a batch"), rows))
     report.claim("Fusing light operators pays", "> 1", f"{fused / apart:.2f} times", fused > apart)
@@ -57,6 +63,12 @@ def compare_layouts(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
         ">= 1.25 times",
         f"{lapped / waiting:.2f} times",
         lapped >= 1.25 * waiting,
+    )
+    report.claim(
+        "Two equally costly regions, split on two cores",
+        ">= 1.6 times one worker for both",
+        f"{split / shared:.2f} times",
+        split >= 1.6 * shared,
     )
     share = 1 - elastic / fixed
     report.claim(

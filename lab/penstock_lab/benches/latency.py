@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.core.errors import unknown
 from penstock_lab.benches import latency_rescale
+from penstock_lab.benches.query_plots import plot_growth
 from penstock_lab.results import ResultsPage, Table, announce
 
 OWN, FILES = "own source", "Parquet files"
@@ -30,6 +31,8 @@ class Cell:
     trigger_ms: int
     seconds: float = 20.0
     warm_up: float = 10.0
+    dims: int = 8
+    panes: int = 5
 
 
 def cells(rates: Sequence[int], file_rates: Sequence[int]) -> list[Cell]:
@@ -53,14 +56,14 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
         "penstock bench latency" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
     )
     if part in (None, "engines"):
-        _engines(page, quick)
+        _engines(page, quick, folder)
     if part in (None, "rescale"):
         announce("workers come and go")
         latency_rescale.add(page, minutes or (0.3 if quick else 5.0))
     return page
 
 
-def _engines(page: ResultsPage, quick: bool) -> None:
+def _engines(page: ResultsPage, quick: bool, folder: Path) -> None:
     """Run all cells, one after another, each in a process of its own."""
     chosen = (
         cells((20_000,), ())
@@ -73,6 +76,7 @@ def _engines(page: ResultsPage, quick: bool) -> None:
     page.tables.append(_table(results))
     if not quick:
         _claims(page, results)
+        _growth(page, results, folder / "latency-growth.png")
 
 
 def measured(cell: Cell) -> dict[str, Any]:
@@ -102,6 +106,7 @@ def _table(results: Sequence[dict[str, Any]]) -> Table:
         "answer lag s P50 / P95": lambda r: f"{r['lag'][0]:.2f} / {r['lag'][1]:.2f}",
         "fixed ms P50": lambda r: f"{r['fixed'] * 1e3:.0f}",
         "CPU s a second": lambda r: round(r["cpu"], 2),
+        "CPU us a tuple": lambda r: round(1e6 * r["cpu"] / r["processed"], 2) if r["processed"] else "-",
         "CPU ms a batch": lambda r: f"{r['cpu'] / r['batches'] * 1e3:.0f}" if r["batches"] else "-",
     }
     rows = [[show(result) for show in columns.values()] for result in results]
@@ -112,6 +117,21 @@ def _table(results: Sequence[dict[str, Any]]) -> Table:
         "lag grows with time."
     )
     return Table("Engines side by side", list(columns), rows, note)
+
+
+def _growth(page: ResultsPage, results: Sequence[dict[str, Any]], path: Path) -> None:
+    """What the rate costs: CPU a tuple and lag, on resident workers with a source of their own."""
+    own = [r for r in results if (r["engine"], r["way_in"]) == ("resident", OWN)]
+    cpu = [1e6 * r["cpu"] / r["processed"] for r in own]
+    page.claim(
+        f"CPU a tuple from {own[0]['rate']:,} to {own[-1]['rate']:,} tuples/s",
+        "does not grow",
+        f"{cpu[0]:.2f} to {cpu[-1]:.2f} microseconds",
+        cpu[-1] <= cpu[0],
+    )
+    lines = {"CPU us a tuple": cpu, "answer lag P50, ms": [1e3 * r["lag"][0] for r in own]}
+    plot_growth([r["rate"] for r in own], lines, "tuples/s", path, "microseconds / milliseconds", log=True)
+    page.plots.append(path)
 
 
 def _claims(page: ResultsPage, results: Sequence[dict[str, Any]]) -> None:

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import penstock as ps
 from penstock.spark import session
 
-DIMS = 8
 #: Mean delay of the rows in seconds; exponential, so nearly none comes later than the slack.
 DELAY = 0.02
 #: Seconds of stream in a file.
@@ -36,7 +35,7 @@ def main(text: str) -> None:
         (folder / "in").mkdir()
         writer = multiprocessing.get_context("spawn").Process(
             target=write_files,
-            args=(str(folder / "in"), spec["rate"], spec["seconds"] + spec["warm_up"] + 60),
+            args=(str(folder / "in"), spec["rate"], spec["dims"], spec["seconds"] + spec["warm_up"] + 60),
         )
         mark = os.environ.pop("PENSTOCK_BENCH")  # its CPU seconds are not the query's
         writer.start()
@@ -45,7 +44,7 @@ def main(text: str) -> None:
             time.sleep(0.1)
         schema = spark.read.parquet(str(folder / "in")).schema
         stream = spark.readStream.schema(schema).parquet(str(folder / "in"))
-    run = question().start(
+    run = question(spec).start(
         stream,
         output=folder / "out",
         checkpoint=folder / "ck",
@@ -78,6 +77,7 @@ def figures_of(seen: list[Mapping[str, Any]], took: float, cpu: float) -> dict[s
         "fixed": percentiles(np.array([f["fixed"] for f in seen], dtype=float))[0],
         "cpu": cpu / took,
         "late": sum(f["late"] for f in seen),
+        "answer": sum(f["results"] for f in seen) / max(sum(f["windows"] for f in seen), 1),
     }
 
 
@@ -90,13 +90,13 @@ def percentiles(values: Any) -> tuple[float, float]:
     )
 
 
-def question() -> ps.PreferenceQuery:
-    """The query of all cells."""
+def question(spec: Mapping[str, Any]) -> ps.PreferenceQuery:
+    """The query of a cell: so many attributes, windows of a second in so many panes."""
     return ps.PreferenceQuery(
-        ps.skyline_of(*[ps.minimize(f"a{i}") for i in range(DIMS)]),
+        ps.skyline_of(*[ps.minimize(f"a{i}") for i in range(spec["dims"])]),
         time="event_time",
         window="1 second",
-        slide="200 milliseconds",
+        slide=f"{1000 // spec['panes']} milliseconds",
         disorder=ps.FixedDelay("300 milliseconds"),
         pane_workers=2,
         window_workers=2,
@@ -108,7 +108,7 @@ def traffic(spark: Any, spec: Mapping[str, Any]) -> Any:
     options = {
         "model": "poisson",
         "rate": spec["rate"],
-        "dims": DIMS,
+        "dims": spec["dims"],
         "delayMean": DELAY,
         "realtime": "true",
         "seconds": spec["seconds"] + spec["warm_up"] + 300,
@@ -119,7 +119,7 @@ def traffic(spark: Any, spec: Mapping[str, Any]) -> Any:
     )
 
 
-def write_files(folder: str, rate: int, seconds: float) -> None:
+def write_files(folder: str, rate: int, dims: int, seconds: float) -> None:
     """Write the rows of each tenth of a second to a file, when it is over."""
     random = np.random.default_rng(1)
     began, number = time.time(), 0
@@ -129,7 +129,7 @@ def write_files(folder: str, rate: int, seconds: float) -> None:
         rows = int(rate * FILE)
         arrivals = began + (number - 1) * FILE + np.sort(random.random(rows)) * FILE
         times = arrivals - random.exponential(DELAY, rows)
-        columns = {f"a{i}": random.random(rows) for i in range(DIMS)}
+        columns = {f"a{i}": random.random(rows) for i in range(dims)}
         stamps = pa.array((times * 1e6).astype(np.int64), pa.timestamp("us", "UTC"))
         path = Path(folder) / f"{number:06d}.parquet"
         pq.write_table(

@@ -31,14 +31,23 @@ def plot_rates(
     plt.close(figure)
 
 
-def plot_growth(at: Sequence[int], lines: Mapping[str, Sequence[float]], label: str, path: Path) -> None:
-    """Work for a second of stream against something that grows."""
+def plot_growth(
+    at: Sequence[int],
+    lines: Mapping[str, Sequence[float]],
+    label: str,
+    path: Path,
+    what: str = "seconds of work for a second of stream",
+    log: bool = False,
+) -> None:
+    """A cost against something that grows."""
     figure, axis = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     for name, values in lines.items():
         axis.plot(at, values, "o-", label=name)
     axis.set_yscale("log")
     axis.set_xlabel(label)
-    axis.set_ylabel("seconds of work for a second of stream")
+    axis.set_ylabel(what)
+    if log:
+        axis.set_xscale("log")
     axis.grid(alpha=0.3, which="both")
     axis.legend()
     figure.savefig(path, dpi=120)

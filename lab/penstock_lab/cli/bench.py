@@ -21,6 +21,7 @@ BENCHES: dict[str, str] = {
     "autopilot": "Autopilot on recorded and drawn loads, beside the cheapest policy in hindsight",
     "chaos": "runs that are killed in every way, against an oracle",
     "control": "what one decision costs: policies, searches, guards, journal",
+    "growth": "how cost grows with workers, overlap, attributes and keys in state",
     "latency": "how soon windows are answered: resident workers against Spark jobs",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",
