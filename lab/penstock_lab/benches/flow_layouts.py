@@ -42,11 +42,13 @@ def compare_layouts(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
         replicas={"ask": 2},
         change={"overlap": {"ask_alone": True}},
     )
-    shared = measure("two equally costly regions on one worker", chain("regions", stream, burn, spread_out))
+    shared = measure(
+        "two equally costly regions on one worker", chain("regions", stream, spread_out, burn_alone)
+    )
     split = measure(
         "the same, a worker each",
-        chain("regions", stream, burn, spread_out),
-        change={"overlap": {"spread_out": True}},
+        chain("regions", stream, spread_out, burn_alone),
+        change={"overlap": {"burn_alone": True}},
     )
     elastic, fixed = _elastic(measure, stream, 2)
     report.tables.append(Table("Layouts of one flow", ("layout", "rows/s", "s a batch"), rows))
