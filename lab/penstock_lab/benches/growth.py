@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.core.errors import unknown
 from penstock_lab.benches import growth_run
+from penstock_lab.benches.flow_operators import WAIT
 from penstock_lab.benches.latency import OWN, Cell, measured
 from penstock_lab.benches.query_plots import plot_growth
 from penstock_lab.results import ResultsPage, Table, announce
@@ -48,7 +49,7 @@ def _workers(page: ResultsPage, quick: bool, folder: Path) -> None:
     counts = WORKERS[:2] if quick else WORKERS
     found = [_own_process({"part": "workers", "workers": n}) for n in counts]
     base = found[0]
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             n,
             round(seen["rate"]),
@@ -61,7 +62,7 @@ def _workers(page: ResultsPage, quick: bool, folder: Path) -> None:
         for n, seen in zip(counts, found, strict=True)
     ]
     note = (
-        f"A keyed operator that waits {1e6 * growth_run.WAIT:g} microseconds a row, as for a service, so that cores "
+        f"A keyed operator that waits {1e6 * WAIT:g} microseconds a row, as for a service, so that cores "
         f"which this machine lacks are not needed; batches of {growth_run.ROWS:,} rows from files. 'Beyond the waiting' is all else: "
         "Spark's planning and logs, routing, exchange, state, commit. Keys are spread by hash: the fullest worker has somewhat more than its share."
     )
@@ -131,7 +132,7 @@ def _times(quick: bool) -> dict[str, Any]:
 def _query_table(
     page: ResultsPage, title: str, label: str, at: Sequence[int], found: Sequence[dict[str, Any]]
 ) -> list[tuple[Any, ...]]:
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             n,
             f"{seen['processed'] / seen['rate']:.0%}",
@@ -165,7 +166,7 @@ def _keys(page: ResultsPage, quick: bool, folder: Path) -> None:
     """A running count and sum by key, with more and more keys in state."""
     sizes = KEYS[:2] if quick else KEYS
     found = [_own_process({"part": "keys", "keys": k}) for k in sizes]
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             f"{k:,}",
             round(seen["load_rate"]),

@@ -59,24 +59,30 @@ def find(layers: Sequence[pa.Table], wanted: Hashes) -> Found:
     return Found(layer, row)
 
 
-def merge(layers: Sequence[pa.Table], expired_before: int | None = None) -> pa.Table:
-    """One layer that says what all of them say, without what was dropped or has expired.
-
-    A dropped key stays as a mark while its layers hold a displaced key, which is found only past that mark.
-    """
+def overlaid(layers: Sequence[pa.Table]) -> pa.Table:
+    """One layer that says what these say on top of others; keys that were dropped stay marked as such."""
     # Layers of an older version may lack a column, which is then null.
     together = pa.concat_tables(layers, promote_options="default").combine_chunks()
     hashes = hashes_of(together)
     age = np.repeat(np.arange(len(layers))[::-1], [layer.num_rows for layer in layers])
     order = np.lexsort((age, hashes))
     kept = order[np.r_[True, hashes[order][1:] != hashes[order][:-1]]] if len(order) else order
-    flags = np.asarray(together.column(FLAGS).to_numpy())[kept]
-    if not (flags & DISPLACED).any():
-        alive = (flags & DROPPED) == 0
-        if expired_before is not None:
-            alive &= np.asarray(together.column(TIME).to_numpy())[kept] >= expired_before
-        kept = kept[alive]
     return together.take(pa.array(kept))
+
+
+def merge(layers: Sequence[pa.Table], expired_before: int | None = None) -> pa.Table:
+    """One layer that says what all of them say, without what was dropped or has expired.
+
+    A dropped key stays as a mark while its layers hold a displaced key, which is found only past that mark.
+    """
+    together = overlaid(layers)
+    flags = np.asarray(together.column(FLAGS).to_numpy())
+    if (flags & DISPLACED).any():
+        return together
+    alive = (flags & DROPPED) == 0
+    if expired_before is not None:
+        alive &= np.asarray(together.column(TIME).to_numpy()) >= expired_before
+    return together if alive.all() else together.filter(pa.array(alive)).combine_chunks()
 
 
 def part(layer: pa.Table, first: int, end: int) -> pa.Table:

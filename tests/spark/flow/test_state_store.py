@@ -8,7 +8,7 @@ from penstock.dataflow.operators import operator
 from penstock.dataflow.running_figures import running_count
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.inspection import inspect_flow
-from penstock.spark.flow.state_store import MOST_LAYERS, LayerFile, OperatorState, runs
+from penstock.spark.flow.state_store import FORGET_AFTER, LayerFile, OperatorState, runs
 from penstock.testing.flow_run import start_in_process
 
 
@@ -39,17 +39,33 @@ def test_a_batch_writes_what_it_changed(tmp_path):
     run.finish()
 
 
-def test_layers_are_merged_when_there_are_many_or_they_outweigh_the_base(tmp_path):
+def test_layers_are_merged_with_those_that_are_no_larger(tmp_path):
     run = start_in_process(counter(), tmp_path)
     run.feed(rows(np.arange(1000)))
     run.feed(rows(np.arange(1000)))
     assert [layer.rows for layer in layers(run)] == [1000]
-    most = 0
-    for _ in range(3 * MOST_LAYERS):
-        run.feed(rows([1]))
-        most = max(most, len(layers(run)))
-    assert most == MOST_LAYERS
+    run.feed(rows(np.arange(100)))
+    run.feed(rows([1]))
+    run.feed(rows([1]))
+    assert [layer.rows for layer in layers(run)] == [1000, 100, 1]
     run.finish()
+
+
+def test_a_batch_of_the_same_size_rewrites_no_more_of_a_larger_state(tmp_path):
+    """What is written for the same batches grows with the logarithm of the state, not with the state."""
+    written = {}
+    for keys in (1_000, 64_000):
+        run = start_in_process(counter(), tmp_path / str(keys))
+        run.feed(rows(np.arange(keys)))
+        random, total, seen = np.random.default_rng(1), 0, {layer.file for layer in layers(run)}
+        for _ in range(40):
+            run.feed(rows(random.integers(0, keys, 50)))
+            total += sum(layer.rows for layer in layers(run) if layer.file not in seen)
+            seen |= {layer.file for layer in layers(run)}
+        assert len(layers(run)) <= 12
+        written[keys] = total
+        run.finish()
+    assert written[64_000] < 3 * written[1_000]
 
 
 def test_old_versions_and_merged_layers_leave_no_files(tmp_path):
@@ -68,7 +84,7 @@ def test_expired_keys_are_dropped_at_the_next_merge(tmp_path):
     run = start_in_process(counter(ttl=("t", 10)), tmp_path)
     run.feed(rows(np.arange(100), at=0))
     run.feed(rows(np.arange(10), at=50))
-    for _ in range(MOST_LAYERS + 1):
+    for _ in range(FORGET_AFTER):
         run.feed(rows([1], at=51))
     assert inspect_flow(tmp_path / "checkpoint")["operators"]["count"]["keys"] == 10
     run.finish()
@@ -90,9 +106,9 @@ def test_inspection_tells_groups_sizes_and_versions(tmp_path):
 
 def test_a_layer_counts_for_fewer_groups_once_others_are_merged():
     state = OperatorState((LayerFile("a", (0, 1, 2, 3), 9, 0),))
-    state = state.written(LayerFile("b", (0, 1), 4, 1), merged=True)
+    state = state.written(LayerFile("b", (0, 1), 4, 1), replaced=("a",))
     assert [(layer.file, layer.groups) for layer in state.layers] == [("a", (2, 3)), ("b", (0, 1))]
-    state = state.written(LayerFile("c", (2, 3), 4, 2), merged=True)
+    state = state.written(LayerFile("c", (2, 3), 4, 2), replaced=("a",))
     assert [layer.file for layer in state.layers] == ["b", "c"]
     assert OperatorState.from_json(state.to_json()) == state
     assert runs((0, 1, 5)) == [(0, 2), (5, 6)]

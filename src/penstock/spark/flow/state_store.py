@@ -1,12 +1,13 @@
 """Keyed state in files: layers by operator, each valid for some key groups, read by mapping and never changed.
 
 The driver keeps, for each operator, which files make up its state and for which groups each of them still counts. A
-task gets that list and the groups of its replica; what it changed it writes as one new layer, or, when the layers have
-grown as large as their base, as one merged layer that takes their place. A group that moves is simply read by another
-task from then on.
+task gets that list and the groups of its replica; what it changed it writes as one new layer, merged with the layers
+before it that are no larger. So each layer is larger than all later ones together: there are few of them (the logarithm
+of the state over a batch), and a row is written as many times, however large the state is. A group that moves is simply
+read by another task from then on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 from penstock.core.belief import Belief
 from penstock.dataflow.evolution import carried
 from penstock.dataflow.keys import group_of
-from penstock.dataflow.layers import first_hash, hashes_of, merge
+from penstock.dataflow.layers import first_hash, hashes_of, merge, overlaid
 from penstock.dataflow.wiring import Task
 from penstock.spark.flow.task_report import WrittenLayer
 from penstock.spark.runtime.arrow_data import read_segment, write_segments
 
-#: A task merges its layers when it has more than this many, or when the later ones outweigh the first.
-MOST_LAYERS = 8
+#: Keys that expire are forgotten where all layers are merged: at the latest after so many batches.
+FORGET_AFTER = 64
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,11 @@ class OperatorState:
         belief = Belief.from_json(value["belief"]) if "belief" in value else Belief()
         return cls(tuple(LayerFile.from_json(v) for v in value["layers"]), value["clock"], belief)
 
-    def written(self, new: LayerFile, merged: bool) -> "OperatorState":
-        """The state after a task wrote a layer for its groups."""
-        before = self.layers
-        if merged:
-            gone = frozenset(new.groups)
-            before = tuple(left for layer in before if (left := layer.without(gone)).groups)
-        return replace(self, layers=(*before, new))
+    def written(self, new: LayerFile, replaced: Collection[str] = ()) -> "OperatorState":
+        """The state after a task wrote a layer for its groups, in the place of what some files held of them."""
+        gone = frozenset(new.groups)
+        before = (layer.without(gone) if layer.file in replaced else layer for layer in self.layers)
+        return replace(self, layers=(*(layer for layer in before if layer.groups), new))
 
     def ignoring(self, columns: frozenset[str]) -> "OperatorState":
         """The state without some columns of the layers written so far."""
@@ -110,12 +109,16 @@ class TaskStore:
     arrived: frozenset[int] = frozenset()
     #: The operators as they are now: layers may be of a time when they were different.
     tasks: Mapping[str, Task] = field(default_factory=dict)
+    batch: int = 0
 
     def layers(self, operator: str) -> list[pa.Table]:
         """The layers of this task's groups, oldest first."""
+        return [table for _, table in self._own_layers(operator)]
+
+    def _own_layers(self, operator: str) -> list[tuple[LayerFile, pa.Table]]:
         state = self.states.get(operator, OperatorState())
-        found = (self._own(layer, operator) for layer in state.layers)
-        return [table for table in found if table is not None]
+        found = ((layer, self._own(layer, operator)) for layer in state.layers)
+        return [(layer, table) for layer, table in found if table is not None]
 
     def own(self, hashes: NDArray[Any]) -> NDArray[Any]:
         """Which hashes belong to the groups of this task."""
@@ -132,14 +135,19 @@ class TaskStore:
         return self.beliefs.get(operator)
 
     def save(self, operator: str, layer: pa.Table) -> None:
-        """Write what changed, or all there is where that is due."""
-        before = self.layers(operator)
-        sizes = [self._rows_owned(table, operator) for table in before]
-        merged = len(before) >= MOST_LAYERS or (bool(before) and sum(sizes[1:]) + layer.num_rows >= sizes[0])
-        if merged:
-            layer = merge([*(self._trimmed(t, operator) for t in before), layer], self._oldest(operator))
+        """Write what changed, together with the layers that are to be merged with it."""
+        before = self._own_layers(operator)
+        sizes = [self._rows_owned(table, operator) for _, table in before]
+        first = _merged_from(sizes, layer.num_rows)
+        if before and self.ttl.get(operator) is not None and self.batch - before[0][0].batch >= FORGET_AFTER:
+            first = 0
+        old = before[first:]
+        if old:
+            tables = [*(self._trimmed(table, operator) for _, table in old), layer]
+            layer = merge(tables, self._oldest(operator)) if first == 0 else overlaid(tables)
         name = write_segments(self.folder, f"{self.prefix}-{operator}-{self.owned[0]}", layer.schema, [layer])
-        self.written.append(WrittenLayer(operator, name, layer.num_rows, merged))
+        replaced = tuple(file.file for file, _ in old)
+        self.written.append(WrittenLayer(operator, name, layer.num_rows, replaced))
 
     def _oldest(self, operator: str) -> int | None:
         clock = self.clock(operator)
@@ -171,6 +179,19 @@ class TaskStore:
         mine = self.mine(operator)
         whole = self._rows_owned(table, operator) == table.num_rows
         return table if whole else rows_of(table, mine, self.groups)
+
+
+def _merged_from(sizes: Sequence[int], new: int) -> int:
+    """The first of the layers that a new one of so many rows is merged with; their number where it stays alone.
+
+    >>> _merged_from([100, 10], 3), _merged_from([100, 10], 10), _merged_from([100, 60], 60)
+    (2, 1, 0)
+    """
+    first = len(sizes)
+    while first and sizes[first - 1] <= new:
+        first -= 1
+        new += sizes[first]
+    return first
 
 
 def bounds(table: pa.Table, groups: int) -> NDArray[np.int64]:

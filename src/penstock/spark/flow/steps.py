@@ -204,7 +204,7 @@ def _folded(definition: Definition, state: FlowState, part: SegmentRun, reports:
             region = layout.of(name)
             owned = _owned(part.plan, region.region, region.keys, report.input.replica)
             layer = LayerFile(written.file, owned, written.rows, part.batch)
-            operators[name] = operators.get(name, OperatorState()).written(layer, written.merged)
+            operators[name] = operators.get(name, OperatorState()).written(layer, written.replaced)
         for name, figures in report.operators.items():
             if figures.clock is not None:
                 operators[name] = operators.get(name, OperatorState()).at(figures.clock)

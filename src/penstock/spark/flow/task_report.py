@@ -11,12 +11,12 @@ from penstock.spark.runtime.report import Report
 
 @dataclass(frozen=True)
 class WrittenLayer:
-    """A state file that a task wrote for one operator; ``merged`` ones take the place of all before them."""
+    """A state file that a task wrote for one operator, in the place of what other files held of its groups."""
 
     operator: str
     file: str
     rows: int
-    merged: bool
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class TaskReport(Report):
             "input": TaskInput(**{**values["input"], "moved": tuple(values["input"]["moved"])}),
             "outputs": TaskOutputs(outputs["sinks"], files, outputs["dead"]),
             "operators": {name: _figures(f) for name, f in values["operators"].items()},
-            "written": tuple(WrittenLayer(**layer) for layer in values["written"]),
+            "written": tuple(
+                WrittenLayer(**{**layer, "replaced": tuple(layer["replaced"])}) for layer in values["written"]
+            ),
             "later": tuple(values["later"]),
         }
 

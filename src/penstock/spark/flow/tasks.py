@@ -105,6 +105,7 @@ class Worker:
             job.beliefs,
             arrived=arrived,
             tasks=job.wiring.tasks,
+            batch=job.batch,
         )
         mask = np.zeros(job.plan.groups, dtype=bool)
         mask[list(owned)] = True
