@@ -46,7 +46,7 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
 
 def _workers(page: ResultsPage, quick: bool, folder: Path) -> None:
     """One operator that waits for each of its rows, by more and more workers."""
-    counts = WORKERS[:2] if quick else WORKERS
+    counts: Sequence[int] = WORKERS[:2] if quick else WORKERS
     found = [_own_process({"part": "workers", "workers": n}) for n in counts]
     base = found[0]
     rows: list[tuple[Any, ...]] = [
@@ -91,7 +91,7 @@ def _workers(page: ResultsPage, quick: bool, folder: Path) -> None:
 
 def _overlap(page: ResultsPage, quick: bool, folder: Path) -> None:
     """More windows over each row."""
-    panes = PANES[2:4] if quick else PANES
+    panes: Sequence[int] = PANES[2:4] if quick else PANES
     found = [measured(Cell("resident", OWN, RATE, 100, **_times(quick), panes=n)) for n in panes]
     rows = _query_table(page, "Against overlap", "panes a window", panes, found)
     _query_plot(page, folder / "growth-overlap.png", "panes a window", panes, rows)
@@ -108,7 +108,7 @@ def _overlap(page: ResultsPage, quick: bool, folder: Path) -> None:
 
 def _attributes(page: ResultsPage, quick: bool, folder: Path) -> None:
     """More attributes: larger answers."""
-    dims = DIMS[2:4] if quick else DIMS
+    dims: Sequence[int] = DIMS[2:4] if quick else DIMS
     found = [measured(Cell("resident", OWN, RATE, 100, **_times(quick), dims=d)) for d in dims]
     rows = _query_table(page, "Against the number of attributes", "attributes", dims, found)
     _query_plot(page, folder / "growth-attributes.png", "attributes", dims, rows)
@@ -164,7 +164,7 @@ def _query_plot(
 
 def _keys(page: ResultsPage, quick: bool, folder: Path) -> None:
     """A running count and sum by key, with more and more keys in state."""
-    sizes = KEYS[:2] if quick else KEYS
+    sizes: Sequence[int] = KEYS[:2] if quick else KEYS
     found = [_own_process({"part": "keys", "keys": k}) for k in sizes]
     rows: list[tuple[Any, ...]] = [
         (
