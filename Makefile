@@ -24,7 +24,7 @@ run: setup ## the demo: bursts, workers that come and go, a live page (ARGS="--s
 	@$(BIN)/penstock run demo --seconds 60 $(ARGS)
 
 test: setup ## all tests (ARGS="tests/core -k journal" narrows it)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff check .

@@ -9,7 +9,8 @@ import pytest
 import penstock
 from waiting import PATIENCE
 
-OPTIONS = ("--no-incremental", "--follow-imports=silent", "--no-error-summary")
+# What `make check` has found out about the package is used again.
+OPTIONS = ("--follow-imports=silent", "--no-error-summary")
 NAMES = [n for n in penstock.__all__ if n != "__version__"]
 
 

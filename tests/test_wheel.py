@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -50,6 +51,7 @@ def python(wheel, tmp_path_factory):
     declared = re.findall(r"^Requires-Dist: (.*)$", (info / "METADATA").read_text(), flags=re.M)
     for name in _closure(declared):
         _link(name, site)
+    _keep_compiled(site / "penstock")
     return python
 
 
@@ -73,6 +75,18 @@ def _link(name, site):
     for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
         if not (site / top).exists():
             (site / top).symlink_to(Path(distribution(name).locate_file(top)).resolve())
+
+
+def _keep_compiled(package):
+    """Take over what numba has compiled of the same sources: it goes by their times and sizes."""
+    for source in (ROOT / "src" / "penstock").rglob("*.py"):
+        installed = package / source.relative_to(ROOT / "src" / "penstock")
+        if installed.exists() and installed.read_bytes() == source.read_bytes():
+            shutil.copystat(source, installed)
+    for compiled in (ROOT / "src" / "penstock").rglob("__pycache__/*.nb[ci]"):
+        target = package / compiled.relative_to(ROOT / "src" / "penstock")
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy2(compiled, target)
 
 
 def _environment():

@@ -126,7 +126,6 @@ def test_executors_follow_the_load_and_the_output_is_complete(drive, cluster, tm
     feeder.feed(16, lambda: capacity(tmp_path) == (4, 4), "the cluster gives all it has", child)
     feeder.feed(16, lambda: capacity(tmp_path) == (1, 1), "a light load needs one executor", child)
     feeder.feed(128, lambda: capacity(tmp_path)[1] >= 3, "a heavy load needs more", child)
-    feeder.feed(16, lambda: capacity(tmp_path) == (1, 1), "they are released again", child)
     if ABILITY.works:
         assert len(groups(child.pid)) == 1
     (tmp_path / "stop").touch()
@@ -139,7 +138,7 @@ def test_executors_follow_the_load_and_the_output_is_complete(drive, cluster, tm
     until(lambda: not executors_of(cluster), "the end of every executor")
     assert not groups(child.pid)
     journal = read(tmp_path / "journal.jsonl")
-    assert len(journal.reconfigurations["time"]) >= 3 + 2 + 2
+    assert len(journal.reconfigurations["time"]) >= 3 + 2
     assert all(journal.decisions["reason"])
 
 
@@ -166,7 +165,7 @@ BY_HAND = (
                 time.sleep(0.1)
             return handle.progress["executors"]
 
-        counts = [reached(1), reached(2), reached(1)]
+        counts = [reached(1), reached(2)]
         query.stop()
         handle.stop()
         print(json.dumps({"refused": refused, "counts": counts, "seen": len(seen)}), flush=True)
@@ -181,7 +180,7 @@ def test_executors_can_be_asked_for_by_hand_while_the_policy_is_paused(drive, tm
     assert child.returncode == 0, err
     told = json.loads(out.splitlines()[-1])
     assert "may have 1 to 2 executors, not 3" in told["refused"]
-    assert told["counts"] == [1, 2, 1]
+    assert told["counts"] == [1, 2]
     assert told["seen"] >= 3
     assert "by hand" in set(read(tmp_path / "journal.jsonl").reconfigurations["source"])
 

@@ -85,10 +85,13 @@ def check(output: Path, source: Path) -> None:
     assert sorted(got) == sorted(wanted)[: len(got)]
 
 
-def test_a_driver_killed_at_every_stage_of_a_batch_leaves_the_output_of_an_undisturbed_run(tmp_path):
+def test_a_driver_killed_in_a_batch_and_in_its_commit_leaves_the_output_of_an_undisturbed_run(tmp_path):
     write_stream(tmp_path / "in", files=5)
     places = [str(tmp_path / name) for name in ("in", "out", "ck")]
-    for point in ("panes-folded:0", "state-written:1", "during-commit:2", "after-commit:3"):
+    for point in (
+        "state-written:1",
+        "during-commit:2",
+    ):  # the others are reached without Spark, in tests/lab/test_chaos.py
         driver = start_driver(places, crash_at=point)
         _, told = driver.communicate(timeout=PATIENCE)
         assert driver.returncode == -signal.SIGKILL, f"did not reach {point}: {told[-2000:]}"
