@@ -90,7 +90,7 @@ def _elastic(measure: Any, stream: Any, turns: int) -> tuple[float, float]:
             measure(
                 f"two replicas, everything fixed, run {turn + 1}",
                 chain("fixed", stream, burn),
-                plain=True,
+                unobserved=True,
                 **given,
             )
         )

@@ -12,19 +12,12 @@ import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.names import check_name
-from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.keys import with_common_keys
 from penstock.dataflow.operators import (
     HIDDEN,
-    Grain,
-    KeyCall,
-    Names,
-    OnError,
     Operator,
-    OutputSchema,
     Properties,
     Spec,
-    Ttl,
 )
 from penstock.dataflow.schemas import SchemaLike, fits, schema_of
 
@@ -48,43 +41,12 @@ class Stream:
         operator: Operator,
         *others: "Stream",
         name: str | None = None,
-        keys: Names | None = None,
-        stateful: bool = False,
-        state: Mapping[str, Any] | None = None,
-        inputs: Sequence[str] | Mapping[str, SchemaLike | None] | None = None,
-        output: OutputSchema = None,
-        outputs: Mapping[str, OutputSchema] | None = None,
-        need: FiringRule | None = None,
-        grain: Grain | None = None,
-        ttl: Ttl | tuple[str, float] | None = None,
-        changes: Names | None = None,
-        on_error: OnError | None = None,
-        time: str | None = None,
-        on_timer: KeyCall | None = None,
-        on_expiry: KeyCall | None = None,
-        ahead: float | None = None,
+        **given: Unpack[Properties],
     ) -> "Stream":
         """Send this stream (and others, to the further input ports in order) through an operator.
 
         ``name`` is the operator's name in the flow; all else completes the operator, as in ``@penstock.operator``.
         """
-        given = Properties(
-            keys=keys,
-            stateful=stateful,
-            state=state,
-            inputs=inputs,
-            output=output,
-            outputs=outputs,
-            need=need,
-            grain=grain,
-            ttl=ttl,
-            changes=changes,
-            on_error=on_error,
-            time=time,
-            on_timer=on_timer,
-            on_expiry=on_expiry,
-            ahead=ahead,
-        )
         return self.graph.apply(operator, self, *others, name=name, **given)
 
     def port_named(self, port: str) -> "Stream":

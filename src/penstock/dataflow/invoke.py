@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.belief import Lookout, Sightings
-from penstock.core.errors import PenstockError
 from penstock.dataflow.buffering import Waiting
 from penstock.dataflow.calls import CallWork, DeadRows, call_tables
 from penstock.dataflow.kept_keys import check_kept
@@ -25,7 +24,7 @@ from penstock.dataflow.row_calls import call_rows
 from penstock.dataflow.rows import Chunk, Rows, event_times, no_times
 from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
 from penstock.dataflow.timers import Called, Due, stacked
-from penstock.dataflow.wiring import Local, Send, Task, Wiring, Write
+from penstock.dataflow.wiring import Send, Task, Wiring, Write
 
 
 @dataclass
@@ -261,8 +260,6 @@ class Executor:
     store: Store
     send: Callable[[Send, Chunk], None]
     write: Callable[[str, Chunk], None]
-    #: Whether a hash belongs to this task; None where one task has all keys.
-    owns: Callable[[NDArray[Any]], bool] | None = None
     #: The driver's time where the batch began, in microseconds.
     now: int = 0
     figures: dict[str, OperatorFigures] = field(default_factory=dict)
@@ -304,17 +301,4 @@ class Executor:
             if isinstance(target, Send):
                 self.send(target, taken)
             else:
-                self.run(target.operator, {target.port: self._checked(operator, target, taken)})
-
-    def _checked(self, operator: str, target: Local, chunk: Chunk) -> Chunk:
-        """Rows for a keyed operator of the same region must still be this task's own."""
-        task = self.wiring.tasks[target.operator]
-        if task.spec.kind != "partitioned":
-            return chunk
-        hashes = hash_keys(chunk.table, task.region_keys) if chunk.hashes is None else chunk.hashes
-        if self.owns is not None and not self.owns(hashes):
-            keys = ", ".join(task.region_keys)
-            raise PenstockError(
-                f"Operator '{operator}' changes the key ({keys}) that '{target.operator}' goes by; say so with changes=[...]."
-            )
-        return Chunk(chunk.table, chunk.positions, hashes)
+                self.run(target.operator, {target.port: taken})

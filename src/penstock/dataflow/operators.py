@@ -319,6 +319,9 @@ def operator(
 
 def make_spec(base: Spec, given: Properties) -> Spec:
     """A spec with the properties as a user writes them laid over ``base``."""
+    for name in given:
+        if name not in Properties.__annotations__:
+            raise TypeError(f"an operator got an unexpected keyword argument '{name}'")
     made: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     values: dict[str, Any] = {name: getattr(base, name) for name in Spec.__dataclass_fields__}
     if "keys" in made:

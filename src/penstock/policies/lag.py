@@ -15,12 +15,12 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
-from penstock.core.policy import AnyPolicy
+from penstock.policies.around import Around
 from penstock.policies.places import Place, places, within
 
 
 @dataclass(frozen=True)
-class HeldToLag:
+class HeldToLag(Around):
     """A policy that is held to a lag.
 
     policy: who decides otherwise. lag: rows that may wait. drain: seconds in which more than that is to be worked off.
@@ -35,7 +35,6 @@ class HeldToLag:
     the fixed configuration stays; 5000 rows wait and 1000 may: 2 executors to work that off in 20 s
     """
 
-    policy: AnyPolicy
     lag: float
     drain: float = 30.0
     limits: tuple[int, int] = (1, 64)
@@ -43,15 +42,6 @@ class HeldToLag:
     def __post_init__(self) -> None:
         if not self.lag > 0 or not self.drain > 0:
             raise PenstockError(f"A lag of {self.lag:g} rows is impossible; give a number of rows above 0.")
-
-    @property
-    def name(self) -> str:
-        """The name of who decides otherwise."""
-        return self.policy.name
-
-    def start(self) -> Any:
-        """The state of the policy inside."""
-        return self.policy.start()
 
     def step(self, state: Any, observation: Observation) -> tuple[Any, Decision]:
         """The policy's decision, raised where the lag asks for more."""

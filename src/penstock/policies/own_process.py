@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from penstock.core.decision import Decision
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
+from penstock.policies.around import Around
 
 _LENGTH = struct.Struct("<Q")
 
@@ -69,7 +70,7 @@ class Thinker:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnProcess:
+class OwnProcess(Around):
     """Another policy, asked in a process of its own; ``close`` ends the process.
 
     >>> from penstock.policies import Static
@@ -78,17 +79,7 @@ class OwnProcess:
     ('Static', True)
     """
 
-    policy: AnyPolicy
     thinker: Thinker = field(default_factory=Thinker, compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """That of the policy."""
-        return self.policy.name
-
-    def start(self) -> Any:
-        """The state the policy starts with."""
-        return self.policy.start()
 
     def step(self, state: Any, observation: Observation) -> tuple[Any, Decision]:
         """What the policy answers."""

@@ -46,7 +46,7 @@ def started(folder, policy=None, rebalances=False):
     journal = MemoryJournal()
     run = start_in_process(graph, folder, journal=journal, policy=policy, slots=4)
     if rebalances:
-        run.listen(Rebalancer(run._flow))
+        run.listen(Rebalancer(run._program))
     return run, journal
 
 
@@ -241,7 +241,7 @@ def test_a_policy_that_hangs_costs_no_batch_and_its_late_answer_is_cut_down_to_t
         run.feed(rows(np.arange(100)))
     assert run.progress["batch"] == 5
     policy.go.set()
-    until(lambda: run._flow.wanted.regions["count"].replicas > 1, "the late answer")
+    until(lambda: run._program.wanted.regions["count"].replicas > 1, "the late answer")
     run.feed(rows(np.arange(100)))
     assert run.plan.regions["count"].replicas == 4
     run.finish()
@@ -265,7 +265,7 @@ def test_rows_arrive_in_the_time_since_the_batch_before(tmp_path):
     profiles = []
     run.listen(profiles.append)
     run.feed(rows(np.arange(1000)))
-    plant = FlowPlant(run._flow)
+    plant = FlowPlant(run._program)
     plant.put(dataclasses.replace(profiles[0], started=1000.0, seconds=0.3))
     plant.put(dataclasses.replace(profiles[0], started=1001.0, seconds=0.3))
     rates = [r.observation.stage("count/0").arrival_rate for r in plant.reports()]
@@ -276,13 +276,13 @@ def test_rows_arrive_in_the_time_since_the_batch_before(tmp_path):
 def test_a_routing_that_came_with_refused_replicas_is_refused_with_them(tmp_path):
     run, _ = started(tmp_path)
     run.feed(rows(np.arange(100)))
-    before = run._flow.wanted
+    before = run._program.wanted
     wrong = (Change(Knob.WORKERS, "count", 2), Change(Knob.ROUTING, "count", (7,) * 16))
     done = run.controller.plant.apply(Decision(wrong))
     assert not done.changes
     assert [c for c, _ in done.refused] == list(wrong)
-    assert run._flow.wanted == before
+    assert run._program.wanted == before
     right = (Change(Knob.ROUTING, "count", (0, 1) * 8), Change(Knob.WORKERS, "count", 2))
     assert run.controller.plant.apply(Decision(right)).changes == right
-    assert run._flow.wanted.regions["count"].routing == (0, 1) * 8
+    assert run._program.wanted.regions["count"].routing == (0, 1) * 8
     run.finish()

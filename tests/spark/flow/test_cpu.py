@@ -101,7 +101,7 @@ def test_a_quota_holds_wherever_the_task_lands_and_others_are_not_held_back(spar
 
     def watch(profile):
         profiles.append(profile)
-        held_back.append(run._flow.cpu.throttled())
+        held_back.append(run._program.cpu.throttled())
 
     run.listen(watch)
     run.await_termination()
@@ -154,12 +154,12 @@ def test_wrong_shares_are_refused_in_a_sentence_and_leave_nothing():
 
 def test_a_policy_may_turn_the_share_where_the_flow_has_groups(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._flow, lambda: 2)
+    plant = FlowPlant(run._program, lambda: 2)
     run.listen(plant.put)
     rows = {"rows": pa.table({"key": np.arange(8)})}
     change = Change(Knob.CPU_SHARE, "limited/0", 0.55)
     assert "no control groups" in plant.apply(Decision((change,))).refused[0][1]
-    run._flow.cpu = FlowCpu(run.regions, {})
+    run._program.cpu = FlowCpu(run.regions, {})
     run.feed(rows)
     assert plant.observe().stage("limited/0").cpu_share.observed == 1.0
     assert plant.apply(Decision((change,))).changes == (change,)
@@ -179,14 +179,14 @@ def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_p
         policy=policy, guards=Guards(), period=0.0, cpu={}, journal=journal,
     )  # fmt: skip
     until(
-        lambda: all(run._flow.cpu.share(n) == 0.4 for n in ("limited", "unlimited")),
+        lambda: all(run._program.cpu.share(n) == 0.4 for n in ("limited", "unlimited")),
         "the least share for both",
         unless=lambda: not run.is_active,
     )
     seen = run.controller.plant.observe()
-    quotas = run._flow.cpu._cpu.shares
+    quotas = run._program.cpu._cpu.shares
     run.stop()
-    assert run._flow.cpu.share("limited") == run._flow.cpu.share("unlimited") == 0.4
+    assert run._program.cpu.share("limited") == run._program.cpu.share("unlimited") == 0.4
     assert sorted(quotas.values())[:2] == [0.4, 0.4]
     assert any("by the mg1 model against 8 s" in reason for reason in journal.texts("decision"))
     assert left_behind() == []
@@ -195,7 +195,7 @@ def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_p
 
 def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tuples(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._flow, lambda: 2, trigger=1.0)
+    plant = FlowPlant(run._program, lambda: 2, trigger=1.0)
     run.listen(plant.put)
     for _ in range(2):
         run.feed({"rows": pa.table({"key": np.arange(64)})})
@@ -210,7 +210,7 @@ def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tupl
 
 def test_the_cost_of_cold_batches_is_forgotten(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._flow, lambda: 2, trigger=1.0)
+    plant = FlowPlant(run._program, lambda: 2, trigger=1.0)
     profiles = []
     run.listen(profiles.append)
     run.feed({"rows": pa.table({"key": np.arange(8)})})

@@ -32,13 +32,14 @@ from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.attach.settings import Settings, choose, default_guards
+from penstock.spark.controlled import Controlled
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.starting import JournalLike, deprecated, open_journal
 
 log = logging.getLogger(__name__)
 
 
-class Autoscaler:
+class Autoscaler(Controlled):
     """Runs a policy on the queries of a session until they end.
 
     Whatever is wrong (no permission for CPU quotas, a master that cannot scale, contradicting bounds, a policy that
@@ -127,14 +128,6 @@ class Autoscaler:
         """Tell ``listener`` the figures of each look at the queries."""
         self.controller.observed.add(lambda observation: listener(_figures(observation)))
 
-    def pause(self) -> None:
-        """Go on observing and deciding, but change nothing until :meth:`resume`."""
-        self.controller.pause()
-
-    def resume(self) -> None:
-        """Change things again."""
-        self.controller.resume()
-
     @property
     def active(self) -> bool:
         """Whether it still runs."""
@@ -152,16 +145,6 @@ class Autoscaler:
         return (sum(used) + self._watcher.cpu + self.controller.policy_cpu) / max(
             1e-9, time.time() - self._began
         )
-
-    @property
-    def metrics_address(self) -> str:
-        """Where the metrics are served; empty where they are not."""
-        return self._endpoint.address if self._endpoint is not None else ""
-
-    @property
-    def page_address(self) -> str:
-        """Where the live page is served, with the token; empty where it is not."""
-        return self._page.address if self._page is not None else ""
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the autoscaler has ended with its queries (or ``timeout`` seconds); True if it has."""

@@ -2,27 +2,23 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
-from penstock.core.guards import Guards
 from penstock.core.listeners import Listeners
-from penstock.core.names import check_name
-from penstock.core.policy import AnyPolicy
 from penstock.core.row_watch import RowWatch
 from penstock.dataflow.explain import explain
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
-from penstock.policies.catalog import policy_named
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.flow.cpu import FlowCpu
@@ -36,18 +32,16 @@ from penstock.spark.flow.task_output import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
-from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.outbox import Destination
 from penstock.spark.runtime.output_places import OutputPlaces, Place
 from penstock.spark.runtime.paths import make_folder
 from penstock.spark.runtime.starting import (
-    PERIOD,
-    JournalLike,
-    check_period,
+    Start,
+    StartOptions,
     deprecated,
     open_journal,
     refuse_connect,
-    seconds_between_batches,
+    takes_options,
 )
 
 
@@ -72,31 +66,20 @@ class Flow(Graph):
         """Regions, pipelines, replicas and Spark stages as text; also as an SVG picture where a path is given."""
         return explain(self, plan, picture)
 
+    @takes_options
     def start(
         self,
         spark: SparkSession | None = None,
         *,
-        output: str | Path | Destination | None = None,
+        output: Place | None = None,
         checkpoint: str | Path,
-        trigger: str = "1 second",
-        available_now: bool = False,
-        policy: AnyPolicy | str | None = None,
-        guards: Guards | None = None,
-        period: float = PERIOD,
-        dry_run: bool = False,
-        engine: str = "auto",
-        journal: JournalLike = None,
-        metrics: str | None = None,
-        page: str | None = None,
-        gather: str | None = None,
-        dead_letters: str | Path | Destination | None = None,
-        name: str | None = None,
         replicas: Mapping[str, int] | None = None,
         groups: int = DEFAULT_GROUPS,
         rebalance: bool = False,
         cpu: Mapping[str, float] | None = None,
-        plain: bool = False,
+        unobserved: bool = False,
         dead_letter: str | Path | None = None,
+        **options: Unpack[StartOptions],
     ) -> FlowRun:
         """Run the flow as one streaming query.
 
@@ -107,30 +90,8 @@ class Flow(Graph):
             (``penstock.spark.KafkaTopic``, ``penstock.spark.DeltaTable``) where that is one sink.
         checkpoint
             Folder of offsets and state; a later start goes on from there.
-        trigger, available_now
-            How often a micro-batch starts, or: process what is there and stop.
-        policy, guards
-            Who adapts replicas, routing and pipelines (an object, or a name such as ``"Organic"``), within which limits;
-            nobody by default.
-        period
-            Seconds between two decisions.
-        dry_run
-            Decide and record, change nothing.
-        engine
-            ``"resident"``: workers that live as long as the run, inside Spark tasks that do not end; batches of a tenth of
-            a second. ``"jobs"``: every batch runs as Spark jobs. ``"auto"``: resident where the application has free slots
-            on one host (see docs/engines.md); ``run.engine`` and ``run.engine_reason`` tell.
-        journal
-            Where batches, decisions and reconfigurations are written, a path or an object;
-            ``CHECKPOINT/journal.jsonl`` by default.
-        metrics
-            Address of a Prometheus endpoint, such as ``"127.0.0.1:9108"`` (port 0: a free one).
-        page
-            Address of the run's live page, such as ``"127.0.0.1:8765"`` (port 0: a free one); ``run.page_address`` is
-            what to open.
-        gather
-            Rows of so long a time (``"1 minute"``) become visible together, in one file a sink; by default those of each
-            batch at once. They are committed with their batch in any case (see docs/checkpoints.md).
+        policy
+            Who adapts replicas, routing and pipelines (an object, or a name such as ``"Organic"``); nobody by default.
         dead_letters
             Folder for tuples that could not be processed, with a folder inside for each operator, or a topic or table;
             ``OUTPUT/_dead_letters`` by default (without an output folder ``CHECKPOINT/_dead_letters``).
@@ -146,46 +107,43 @@ class Flow(Graph):
             The share of one core that each replica of a region may use, by region: a quota in a control group of Linux,
             held wherever the region's tasks land on this host. ``{"count": 0.4}`` is 40 %; ``{}`` makes groups without
             limits, for a policy that sets them.
-        plain
+        unobserved
             Do without profile, journal and control: the yardstick for what being elastic costs.
         dead_letter
             Deprecated: the old name of ``dead_letters``.
+        options
+            ``trigger``, ``available_now``, ``guards``, ``period``, ``dry_run``, ``engine``, ``journal``, ``metrics``,
+            ``page``, ``gather`` are as in :meth:`penstock.PreferenceQuery.start`.
         """
         if dead_letter is not None:
             deprecated("Flow.start(dead_letter=...)", "dead_letters=")
+        how = Start(**options)
+        how = replace(how, name=how.name or self.name)
         definition = Definition(self)
         frame = self._union()
         if not 1 <= groups <= 65_536:
             raise PenstockError(f"A flow can have 1 to 65536 key groups, not {groups}.")
-        check_period(period)
-        if name is not None:
-            check_name(name, "query")
         first = Plan.first(definition.regions, groups, replicas)
-        chosen = None if policy is None else policy_named(policy, _surroundings(period, cpu is not None))
-        held = Checkpoint(checkpoint, definition.identity(groups), Gathering.of(gather))
+        policy = how.chosen_policy(_surroundings(how.period, cpu is not None))
+        held = Checkpoint(checkpoint, definition.identity(groups), Gathering.of(how.gather))
         quotas: FlowCpu | None = None
         try:
             quotas = None if cpu is None else FlowCpu(definition.regions, cpu)
-            outputs = self._outputs(held, output, dead_letters or dead_letter)
-            book, owned = open_journal(journal, held.folder / "journal.jsonl", {"flow": self.name})
+            outputs = self._outputs(held, output, how.dead_letters or dead_letter)
+            book, owned = open_journal(how.journal, held.folder / "journal.jsonl", {"flow": self.name})
             listeners = Listeners[Profile](lambda text: controller.warn("listener", text))
             program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas, listeners)
             session = spark or frame.sparkSession
-            plant = FlowPlant(
-                program, partial(task_slots, session), seconds_between_batches(trigger, available_now)
-            )
-            controller = Controller(plant, chosen, guards, book, period=period, dry_run=dry_run)
+            plant = FlowPlant(program, partial(task_slots, session), how.between)
+            controller = how.controller(plant, policy, book)
             run = FlowRun(program, held, session, book, controller, owned)
             watch = RowWatch(partial(controller.warn, "rows"))
-            if not plain:
+            if not unobserved:
                 listeners.add(plant.put)
                 listeners.add(lambda profile: watch.batch(profile.rows, dead=profile.dead))
-            if rebalance and not plain:
+            if rebalance and not unobserved:
                 listeners.add(Rebalancer(program))
-            run.serve(metrics, page, guards)
-            run.launch(
-                frame, Launch(trigger, available_now, name or self.name, engine, program.workers_wanted)
-            )
+            run.launch(frame, how)
         except BaseException:
             if quotas is not None:
                 quotas.close()

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.invoke import Executor
 from penstock.dataflow.keys import group_of, hash_keys, missing_keys
@@ -107,16 +106,8 @@ class Worker:
             tasks=job.wiring.tasks,
             batch=job.batch,
         )
-        mask = np.zeros(job.plan.groups, dtype=bool)
-        mask[list(owned)] = True
-        owns = (
-            None
-            if pipeline is None or not pipeline.keys
-            else lambda h: bool(mask[group_of(h, job.plan.groups)].all())
-        )
-        self.owns = owns
         self.executor = Executor(
-            ready(job.run, job.wiring), self.store, self._send, self.writer.take, owns, job.now
+            ready(job.run, job.wiring), self.store, self._send, self.writer.take, job.now
         )
 
     def _groups(self, pipeline: Pipeline | None, replica: int) -> tuple[tuple[int, ...], frozenset[int]]:
@@ -150,12 +141,7 @@ class Worker:
             self._post(pipeline, replica, target.port, moved.part(begin, end))
 
     def _keep(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> None:
-        """Rows for a pipeline colocated with this task stay here; their keys must still be this task's own."""
-        if self.owns is not None and not self.owns(chunk.hashes):
-            raise PenstockError(
-                f"An operator before '{target.operator}' changes the key ({', '.join(pipeline.keys)}) that '{target.operator}' "
-                "goes by; say so with changes=[...]."
-            )
+        """Rows for a pipeline colocated with this task stay here: they have kept their keys (see ``kept_keys.py``)."""
         self._count(pipeline, group_of(chunk.hashes, self.job.plan.groups))  # type: ignore[arg-type]  # has keys
         if chunk.rows:
             message = Message(pipeline.number, self.replica, target.port, self.origin, self.number, chunk)

@@ -1,25 +1,16 @@
 """The streaming preference query: what a user writes, checks, starts."""
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.core.listeners import Listeners
-from penstock.disorder import KSlack
-from penstock.disorder.state import Disorder
 from penstock.preference.preference import Preference
-from penstock.preference.splitting import Splitting
 from penstock.spark.query import static_windows as static
-from penstock.spark.query.figures import QueryFigures
-from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.pane_stage import GroupedPreference
-from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.static_kinds import arrow_of
-from penstock.spark.query.stream_query import StreamQuery, plain_schema
+from penstock.spark.query.stream_query import StreamQuery, schema_of_frame
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
 
 #: The kind of table that a query is asked over.
@@ -29,7 +20,12 @@ RESERVED = ("window_start", "window_end")
 
 
 @dataclass(frozen=True)
-class PreferenceQuery(StreamQuery):
+class _Preferred:
+    preference: Preference
+
+
+@dataclass(frozen=True)
+class PreferenceQuery(StreamQuery, _Preferred):
     """The best rows of every window of a stream.
 
     Parameters
@@ -62,19 +58,7 @@ class PreferenceQuery(StreamQuery):
         on all workers.
     """
 
-    preference: Preference
-    time: str
-    window: str
-    slide: str | None = None
-    by: Sequence[str] | str = ()
-    disorder: Disorder = field(default_factory=KSlack)
-    ahead: str | None = None
-    behind: str | None = None
-    splitting: Splitting | str = "AS_PID"
     window_strategy: str = SHARED
-    pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
-    window_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
-    overlap: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.preference, Preference):
@@ -100,16 +84,6 @@ class PreferenceQuery(StreamQuery):
         """The query in the run's journal, where it has no name."""
         return repr(self.preference)
 
-    def program(
-        self,
-        schema: pa.Schema,
-        outputs: QueryOutputs,
-        trigger: float | None,
-        listeners: Listeners[QueryFigures],
-    ) -> QueryProgram:
-        """What runs the query's batches."""
-        return QueryProgram(self, schema, outputs, trigger, listeners)
-
     def evaluate(self, frame: T) -> T:
         """The same windows over a static table: every window that holds at least one row.
 
@@ -128,7 +102,7 @@ class PreferenceQuery(StreamQuery):
         spark_frame: Any = frame
         if spark_frame.isStreaming:
             raise PenstockError("evaluate() needs a static DataFrame; use start() for a stream.")
-        schema = plain_schema(spark_frame)
+        schema = schema_of_frame(spark_frame)
         self.check(schema)
         answer = static.evaluate(spark_frame, grouped, self.panes, self.time, schema)
         return cast(T, answer)

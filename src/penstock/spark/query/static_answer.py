@@ -11,7 +11,7 @@ from penstock.core.errors import PenstockError
 from penstock.preference.preference import Preference
 from penstock.spark.query.pane_stage import GroupedPreference
 from penstock.spark.query.static_kinds import arrow_of
-from penstock.spark.query.stream_query import plain_schema
+from penstock.spark.query.stream_query import schema_of_frame
 
 
 def answer_of(preference: Preference, frame: Any) -> Any:
@@ -24,7 +24,7 @@ def answer_of(preference: Preference, frame: Any) -> Any:
         return back(pa.Table.from_batches(answer, result) if table.num_rows else result.empty_table())
     if frame.isStreaming:
         raise PenstockError("of() needs a static DataFrame; use PreferenceQuery(...).start() for a stream.")
-    result = from_arrow_schema(_checked(preference, plain_schema(frame)))
+    result = from_arrow_schema(_checked(preference, schema_of_frame(frame)))
     # Two levels: every input partition reduces itself, each core joins some of those, one task joins the rest.
     local_rows = frame.mapInArrow(LocalSelect(GroupedPreference(preference)), frame.schema)
     joined = local_rows.repartition(frame.sparkSession.sparkContext.defaultParallelism)

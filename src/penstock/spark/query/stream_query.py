@@ -3,24 +3,22 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.core.belief import DAY, Limits
-from penstock.core.controller import Controller
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError, unknown
-from penstock.core.guards import Guards
 from penstock.core.listeners import Listeners
-from penstock.core.names import check_name
-from penstock.core.policy import AnyPolicy
 from penstock.core.row_watch import RowWatch
+from penstock.disorder import KSlack
 from penstock.disorder.state import Disorder
-from penstock.policies.catalog import policy_named
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
@@ -34,47 +32,40 @@ from penstock.spark.query.routing import check_time_column
 from penstock.spark.query.run import QueryRun
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.gathering import Gathering
-from penstock.spark.runtime.microbatch import Launch
 from penstock.spark.runtime.output_places import OutputPlaces, Place
 from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import (
-    PERIOD,
-    JournalLike,
-    check_period,
+    Start,
+    StartOptions,
     deprecated,
     open_journal,
     refuse_connect,
+    takes_options,
 )
 
 
+@dataclass(frozen=True)
 class StreamQuery(ABC):
-    """A query over sliding windows; derived classes are frozen dataclasses with these fields."""
+    """A query over sliding windows. What it asks stands in a base of its own, whose field comes first."""
 
     time: str
     window: str
-    slide: str | None
-    by: Sequence[str] | str
-    disorder: Disorder
-    ahead: str | None
-    behind: str | None
-    splitting: Splitting | str
-    pane_workers: int
-    window_workers: int
-    overlap: bool
+    slide: str | None = None
+    by: Sequence[str] | str = ()
+    disorder: Disorder = field(default_factory=KSlack)
+    ahead: str | None = None
+    behind: str | None = None
+    splitting: Splitting | str = "AS_PID"
+    pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1, kw_only=True)
+    window_workers: int = field(default_factory=lambda: os.cpu_count() or 1, kw_only=True)
+    overlap: bool = field(default=False, kw_only=True)
+
+    #: What runs the query's batches.
+    program_type: ClassVar[type[Any]] = QueryProgram
 
     @abstractmethod
     def check(self, schema: pa.Schema) -> None:
         """Raise one sentence if rows of this schema cannot be asked this."""
-
-    @abstractmethod
-    def program(
-        self,
-        schema: pa.Schema,
-        outputs: QueryOutputs,
-        trigger: float | None,
-        listeners: Listeners[QueryFigures],
-    ) -> QueryProgram:
-        """What runs the query's batches."""
 
     @property
     @abstractmethod
@@ -127,27 +118,27 @@ class StreamQuery(ABC):
         """The pane stage's strategy."""
         return splitting(self.splitting) if isinstance(self.splitting, str) else self.splitting
 
+    def program(
+        self,
+        schema: pa.Schema,
+        outputs: QueryOutputs,
+        trigger: float | None,
+        listeners: Listeners[QueryFigures],
+    ) -> QueryProgram:
+        """What runs the query's batches."""
+        made: QueryProgram = self.program_type(self, schema, outputs, trigger, listeners)
+        return made
+
+    @takes_options
     def start(
         self,
         frame: DataFrame,
         *,
         output: Place | SinkFunction | None = None,
         checkpoint: str | Path,
-        trigger: str = "1 second",
-        available_now: bool = False,
-        policy: AnyPolicy | str | None = None,
-        guards: Guards | None = None,
-        period: float = PERIOD,
-        dry_run: bool = False,
-        engine: str = "auto",
-        journal: JournalLike = None,
-        metrics: str | None = None,
-        page: str | None = None,
-        gather: str | None = None,
         late: Place | None = None,
-        dead_letters: Place | None = None,
-        name: str | None = None,
         foreach_batch: Callable[[int, DataFrame], object] | None = None,
+        **options: Unpack[StartOptions],
     ) -> QueryRun:
         """Start the query on a streaming DataFrame.
 
@@ -201,36 +192,33 @@ class StreamQuery(ABC):
             raise PenstockError(
                 "start() needs a streaming DataFrame (spark.readStream...); use evaluate() for a static one."
             )
-        schema = plain_schema(frame)
+        how = Start(**options)
+        schema = schema_of_frame(frame)
         self.check(schema)
-        check_period(period)
-        if name is not None:
-            check_name(name, "query")
-        policy = None if policy is None else policy_named(policy, self._surroundings(period))
-        outputs = self._outputs(_sink(output, foreach_batch), late, dead_letters, checkpoint)
+        policy = how.chosen_policy(self._surroundings(how.period))
+        outputs = self._outputs(_sink(output, foreach_batch), late, how.dead_letters, checkpoint)
         if self.overlap and outputs.function is not None:
             raise PenstockError(
                 "A query with overlap=True gives out windows one batch later, and the last ones without a batch; name an "
                 "output folder, a topic or a table, not a function."
             )
-        between = microseconds(trigger, "trigger") / 1e6
+        between = microseconds(how.trigger, "trigger") / 1e6
         listeners = Listeners[QueryFigures](lambda text: controller.warn("listener", text))
-        program = self.program(schema, outputs, None if available_now else between, listeners)
-        held = Checkpoint(checkpoint, program.identity, Gathering.of(gather))
+        program = self.program(schema, outputs, None if how.available_now else between, listeners)
+        held = Checkpoint(checkpoint, program.identity, Gathering.of(how.gather))
         held.outboxes = outputs.outboxes
         try:
-            header = {"query": name or self.label, "window": self.window, "slide": self.slide}
-            book, owned = open_journal(journal, held.folder / "journal.jsonl", header)
+            header = {"query": how.name or self.label, "window": self.window, "slide": self.slide}
+            book, owned = open_journal(how.journal, held.folder / "journal.jsonl", header)
             plant = QueryPlant(program, partial(task_slots, frame.sparkSession))
             listeners.add(plant.put)
-            controller = Controller(plant, policy, guards, book, period=period, dry_run=dry_run)
+            controller = how.controller(plant, policy, book)
             watch = RowWatch(partial(controller.warn, "rows"))
             listeners.add(lambda f: watch.batch(f.rows, f.late, f.bad))
             listeners.add(lambda f: watch.closing(f.windows, f.newest, self.panes.window_us / 1e6, f.slack))
             run = QueryRun(program, held, frame.sparkSession, book, controller, owned)
             program.grouped.warm()
-            run.serve(metrics, page, guards)
-            run.launch(frame, Launch(trigger, available_now, name, engine, program.workers_wanted))
+            run.launch(frame, how)
         except BaseException:
             held.close()
             raise
@@ -276,7 +264,7 @@ def _sink(
     return lambda frame, batch_id: foreach_batch(batch_id, frame)
 
 
-def plain_schema(frame: DataFrame) -> pa.Schema:
+def schema_of_frame(frame: DataFrame) -> pa.Schema:
     """The columns of a DataFrame as Arrow types."""
     refuse_connect(frame)
     return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))

@@ -1,20 +1,13 @@
 """``penstock.WindowQuery``: aggregates over sliding windows of a stream, by group."""
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.aggregates import Aggregate
 from penstock.core.errors import PenstockError
-from penstock.core.listeners import Listeners
-from penstock.disorder import KSlack
-from penstock.disorder.state import Disorder
-from penstock.preference.splitting import Splitting
-from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
-from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.stream_query import StreamQuery
 from penstock.spark.query.window_program import WindowProgram
 
@@ -22,7 +15,12 @@ RESERVED = ("window_start", "window_end")
 
 
 @dataclass(frozen=True)
-class WindowQuery(StreamQuery):
+class _Aggregated:
+    aggregates: Mapping[str, Aggregate]
+
+
+@dataclass(frozen=True)
+class WindowQuery(StreamQuery, _Aggregated):
     """Aggregates of every window of a stream, one row a window and group.
 
     Rows are aggregated by pane where they are read; each pane is combined about three times, however many windows
@@ -34,22 +32,8 @@ class WindowQuery(StreamQuery):
     aggregates
         Name of the result -> ``count()``, ``sum_of("x")``, ``mean_of``, ``min_of``, ``max_of``, ``quantile_of("x", 0.99)``,
         ``distinct_of("x")`` of :mod:`penstock.aggregates`, or an :class:`~penstock.aggregates.Aggregate` of your own.
-    time
-        The column of the event time: a timestamp, or a number of seconds since 1970.
-    window, slide
-        Length of the windows and distance of their starts; without a slide windows do not overlap.
-    by
-        Columns that make groups.
-    disorder
-        How long to wait for late rows: ``KSlack()``, ``AdaptiveSlack(drop=...)``, ``FixedDelay(...)``, ``InOrder(...)``.
-    ahead, behind
-        Which event times are believed, as in a preference query.
-    splitting
-        Pane stage strategy: ``"AS_PID"`` (default), ``"AS"``, ``"PB_RR"``, ``"TB_RR"``, or one with options.
-    pane_workers, window_workers
-        Workers of the two stages at the start; by default one for each core.
-    overlap
-        Give each stage workers of its own, as in a preference query.
+    time, window, slide, by, disorder, ahead, behind, splitting, pane_workers, window_workers, overlap
+        As in a preference query.
 
     >>> import penstock
     >>> from penstock.aggregates import count, quantile_of
@@ -61,18 +45,7 @@ class WindowQuery(StreamQuery):
     60
     """
 
-    aggregates: Mapping[str, Aggregate]
-    time: str
-    window: str
-    slide: str | None = None
-    by: Sequence[str] | str = ()
-    disorder: Disorder = field(default_factory=KSlack)
-    ahead: str | None = None
-    behind: str | None = None
-    splitting: Splitting | str = "AS_PID"
-    pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
-    window_workers: int = field(default_factory=lambda: os.cpu_count() or 1)
-    overlap: bool = False
+    program_type = WindowProgram
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -99,13 +72,3 @@ class WindowQuery(StreamQuery):
                     f"An aggregate cannot be called '{name}': the result has a column of that name, or it has a dot; rename it."
                 )
         _ = GroupedAggregates(self.aggregates, self.groups, schema).results
-
-    def program(
-        self,
-        schema: pa.Schema,
-        outputs: QueryOutputs,
-        trigger: float | None,
-        listeners: Listeners[QueryFigures],
-    ) -> WindowProgram:
-        """What runs the query's batches."""
-        return WindowProgram(self, schema, outputs, trigger, listeners)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -13,15 +12,15 @@ from penstock.core.careful_journal import in_words
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.page.live import serve_page
-from penstock.page.server import PageServer
+from penstock.spark.controlled import Controlled
 from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.batches import Batches, P
 from penstock.spark.runtime.engine import BatchRows, ResidentEngine
-from penstock.spark.runtime.engine_choice import AUTO, check_engine, chosen_engine
+from penstock.spark.runtime.engine_choice import chosen_engine
 from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
 from penstock.spark.runtime.spark_log import light_logs
-from penstock.spark.runtime.starting import seconds_between_batches
+from penstock.spark.runtime.starting import Start
 from penstock.spark.runtime.workers import spark_workers
 
 log = logging.getLogger(__name__)
@@ -30,74 +29,37 @@ log = logging.getLogger(__name__)
 IDLE = 2.0
 
 
-@dataclass(frozen=True)
-class Launch:
-    """How batches are made: how often, by which engine, with how many workers at the start."""
-
-    trigger: str = "1 second"
-    available_now: bool = False
-    name: str | None = None
-    engine: str = AUTO
-    workers: int = 1
-
-    def __post_init__(self) -> None:
-        check_engine(self.engine)
-
-    @property
-    def period(self) -> float:
-        """Seconds between two batches; nan where they follow each other at once."""
-        return seconds_between_batches(self.trigger, self.available_now)
-
-
-class MicroBatchRun(Batches[P]):
+class MicroBatchRun(Controlled, Batches[P]):
     """A running program: what ``start`` gives back."""
 
-    _endpoint: MetricsEndpoint | None = None
-    _page: PageServer | None = None
     _error: BaseException | None = None
     _query: StreamingQuery | None = None
     _loop: OwnLoop | None = None
     _prepared = False
     _over = False
 
-    def pause(self) -> None:
-        """Go on observing and deciding, but let the policy change nothing until :meth:`resume`."""
-        self.controller.pause()
-
-    def resume(self) -> None:
-        """Let the policy change things again."""
-        self.controller.resume()
-
-    def serve(self, metrics: str | None, page: str | None, guards: Guards | None) -> None:
+    def _serve(self, how: Start) -> None:
         """Serve the run's metrics for Prometheus and its page, where addresses are given."""
-        if metrics is not None:
-            self._endpoint = MetricsEndpoint(metrics, guards or Guards())
+        if how.metrics is not None:
+            self._endpoint = MetricsEndpoint(how.metrics, how.guards or Guards())
             self.controller.observed.add(self._endpoint.observed)
             self.controller.stepped.add(self._endpoint.decided)
-        if page is not None:
+        if how.page is not None:
             try:
-                self._page = serve_page(page, self.controller)
+                self._page = serve_page(how.page, self.controller)
             except BaseException:
                 if self._endpoint is not None:
                     self._endpoint.close()
                 raise
 
-    @property
-    def metrics_address(self) -> str:
-        """Where the metrics are served; empty where they are not."""
-        return self._endpoint.address if self._endpoint is not None else ""
-
-    @property
-    def page_address(self) -> str:
-        """Where the run's page is served, with the token; empty where it is not."""
-        return self._page.address if self._page is not None else ""
-
-    def launch(self, frame: DataFrame, how: Launch) -> None:
+    def launch(self, frame: DataFrame, how: Start) -> None:
         """Start batches; what was opened for the run is closed where that fails."""
+        self._serve(how)
         try:
-            self._choice = chosen_engine(how.engine, how.workers, self._spark)
+            workers = self._program.workers_wanted
+            self._choice = chosen_engine(how.engine, workers, self._spark)
             source = self._python_source(frame)
-            self._resident = self._residents(how)
+            self._resident = self._residents(how, workers)
             self._loop = None if source is None else self._own_loop(source, how)
             if self._loop is not None:
                 self._loop.start()
@@ -125,7 +87,7 @@ class MicroBatchRun(Batches[P]):
             )
         return source
 
-    def _residents(self, how: Launch) -> ResidentEngine | None:
+    def _residents(self, how: Start, wanted: int) -> ResidentEngine | None:
         """Resident workers, where they are chosen."""
         choice = self._choice
         text = f"The run uses engine {choice.engine}: {choice.reason}."
@@ -135,9 +97,9 @@ class MicroBatchRun(Batches[P]):
         if not choice.resident:
             return None
         workers = spark_workers(self._spark, how.name or "run", self._warn)
-        return ResidentEngine(workers, min(how.workers, choice.most_workers))
+        return ResidentEngine(workers, min(wanted, choice.most_workers))
 
-    def _own_loop(self, source: PythonSource, how: Launch) -> OwnLoop:
+    def _own_loop(self, source: PythonSource, how: Start) -> OwnLoop:
         if self._resident is not None:
             self._resident.workers.keep(source.reader)
         if self._latest is None or self._latest.offset is None:
@@ -148,9 +110,9 @@ class MicroBatchRun(Batches[P]):
         def process(rows: BatchRows, number: int, end: Offset) -> None:
             self._process(rows, number, self._spark, end)
 
-        return OwnLoop(source, process, start, batch, how.period, how.available_now, self._warn)
+        return OwnLoop(source, process, start, batch, how.between, how.available_now, self._warn)
 
-    def _started(self, frame: DataFrame, how: Launch) -> StreamingQuery:
+    def _started(self, frame: DataFrame, how: Start) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self._on_batch).option(
             "checkpointLocation", str(self._checkpoint.spark_folder)
         )

@@ -1,15 +1,26 @@
 """What ``PreferenceQuery.start``, ``Flow.start`` and ``attach`` have in common: the meaning of their words."""
 
+import inspect
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
+from penstock.core.controller import Controller
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError
+from penstock.core.guards import Guards
 from penstock.core.journal import FileJournal, Journal
+from penstock.core.names import check_name
+from penstock.core.plant import Plant
+from penstock.core.policy import AnyPolicy
+from penstock.policies.catalog import policy_named
+from penstock.policies.surroundings import Surroundings
+from penstock.spark.runtime.engine_choice import AUTO, check_engine
+from penstock.spark.runtime.output_places import Place
 
 #: Seconds between two decisions. A decision should see the batches that came of the one before: at the usual trigger of
 #: a second that is five of them, and new executors need about as long to come.
@@ -17,6 +28,82 @@ PERIOD = 5.0
 
 #: The word ``journal``: a path, or a journal that its owner closes.
 JournalLike = Journal | str | Path | None
+
+
+class StartOptions(TypedDict, total=False):
+    """The words that ``PreferenceQuery.start``, ``WindowQuery.start`` and ``Flow.start`` share, for type checkers."""
+
+    trigger: str
+    available_now: bool
+    policy: AnyPolicy | str | None
+    guards: Guards | None
+    period: float
+    dry_run: bool
+    engine: str
+    journal: JournalLike
+    metrics: str | None
+    page: str | None
+    gather: str | None
+    dead_letters: Place | None
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Start:
+    """The same words with their defaults, checked: how a run is made."""
+
+    trigger: str = "1 second"
+    available_now: bool = False
+    policy: AnyPolicy | str | None = None
+    guards: Guards | None = None
+    period: float = PERIOD
+    dry_run: bool = False
+    engine: str = AUTO
+    journal: JournalLike = None
+    metrics: str | None = None
+    page: str | None = None
+    gather: str | None = None
+    dead_letters: Place | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_period(self.period)
+        check_engine(self.engine)
+        if self.name is not None:
+            check_name(self.name, "query")
+
+    @property
+    def between(self) -> float:
+        """Seconds between two batches; nan where they follow each other at once, or where only Spark knows the words."""
+        if self.available_now:
+            return nan
+        try:
+            return microseconds(self.trigger, "trigger") / 1e6
+        except PenstockError:
+            return nan
+
+    def chosen_policy(self, surroundings: Surroundings) -> AnyPolicy | None:
+        """The policy, made by its name for these surroundings where only a name is given."""
+        return None if self.policy is None else policy_named(self.policy, surroundings)
+
+    def controller(self, plant: Plant, policy: AnyPolicy | None, journal: Journal) -> Controller[Any]:
+        """Who lets the policy change the plant."""
+        return Controller(plant, policy, self.guards, journal, period=self.period, dry_run=self.dry_run)
+
+
+Started = TypeVar("Started", bound=Callable[..., Any])
+
+
+def takes_options(start: Started) -> Started:
+    """Show the words of :class:`Start` in the signature of a function that takes them as ``**options``."""
+    known = inspect.signature(start)
+    own = [p for p in known.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+        for f in fields(Start)
+    ]
+    start.__signature__ = known.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return start
 
 
 def open_journal(
@@ -32,16 +119,6 @@ def check_period(period: float) -> None:
     """Refuse a period that is none; 0 decides after every batch."""
     if not 0 <= period < float("inf"):
         raise PenstockError(f"The period must be a number of seconds, 0 or more, not {period}.")
-
-
-def seconds_between_batches(trigger: str, available_now: bool) -> float:
-    """The trigger in seconds; nan where batches follow each other at once, or where only Spark knows the words."""
-    if available_now:
-        return nan
-    try:
-        return microseconds(trigger, "trigger") / 1e6
-    except PenstockError:
-        return nan
 
 
 def refuse_connect(thing: object) -> None:

@@ -51,7 +51,7 @@ class RegionsPlant(VirtualPlant):
         self._volumes = graph.volumes()
         self._rng, self._noise = np.random.default_rng(seed), noise
         self._found: dict[tuple[tuple[tuple[str, Config], ...], float], FlowRates] = {}
-        self._flow = self._steady(self._rate_at(0.0))
+        self._program = self._steady(self._rate_at(0.0))
         self._slowed_until, self._slowed, self._from = 0.0, 0.0, 0.0
         self.backlog = 0.0
         self._through = self._arrived = self._waited = self._paused = 0.0
@@ -83,8 +83,8 @@ class RegionsPlant(VirtualPlant):
         offered = self._rate_at(start)
         most = self._steady(inf).rate if self.backlog > 0 or isinf(offered) else nan
         wanted = inf if self.backlog > 0 else offered
-        self._flow = self._steady(wanted)
-        rate = self._flow.rate if np.isnan(most) else most
+        self._program = self._steady(wanted)
+        rate = self._program.rate if np.isnan(most) else most
         rate *= self._factor(start) * float(np.exp(self._rng.normal(0.0, self._noise)))
         came = 0.0 if isinf(offered) else offered * length
         done = rate * length if isinf(offered) else min(self.backlog + came, rate * length)
@@ -95,7 +95,7 @@ class RegionsPlant(VirtualPlant):
         delay = 0.5 * (before + self.backlog) / max(rate, 1e-9)
         self._waited += delay * done
         if done > 0:
-            own = sum(p.total for p in self._flow.pipes)
+            own = sum(p.total for p in self._program.pipes)
             self.responses.add(np.full(max(1, min(int(done), 20)), delay + own))
         self.history.append((start + length, done / length))
 
@@ -139,7 +139,7 @@ class RegionsPlant(VirtualPlant):
         lost = max(lost, 0.3 if threads > 6 else 0.0)
         self._from = max(self._from, self._now) + pause
         self._slowed_until, self._slowed = self._from + self.costs.settling, lost
-        held = pause * (self._flow.rate if self._flow.rate < inf else 0.0)
+        held = pause * (self._program.rate if self._program.rate < inf else 0.0)
         return LastChange(0.0, pause, held, float(moved))
 
     # ---- observation
@@ -150,16 +150,16 @@ class RegionsPlant(VirtualPlant):
         self._through = self._arrived = self._waited = 0.0
         stages, regions = [], []
         for region in self.graph:
-            pipes = [p for p in self._flow.pipes if p.region == region.name]
+            pipes = [p for p in self._program.pipes if p.region == region.name]
             stages += [self._stage(region, p, rate, arrived, period, delay) for p in pipes]
             regions.append(self._region(region, rate))
-        latency = Latency(mean=delay + sum(p.total for p in self._flow.pipes))
+        latency = Latency(mean=delay + sum(p.total for p in self._program.pipes))
         return Observation(self._now, period, tuple(stages), tuple(regions), latency=latency)
 
     def _stage(
         self, region: SimulatedRegion, pipe: Pipe, rate: float, arrived: float, period: float, delay: float
     ) -> StageObservation:
-        speed = self._flow.speed
+        speed = self._program.speed
         busy = min(1.0, rate * pipe.thread / speed)
         mean = busy / pipe.fullest
         each = (
