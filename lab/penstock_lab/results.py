@@ -61,6 +61,14 @@ class ResultsPage:
     claims: list[Claim] = field(default_factory=list)
     plots: list[Path] = field(default_factory=list)
     seconds: float = 0.0
+    #: Commands with their seconds, where the page is that of parts run one at a time.
+    parts: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def made_by(self) -> str:
+        """Which command made this, and how long it took."""
+        made = self.parts or [(self.command, self.seconds)]
+        return "Made by " + ", ".join(f"`{command}` in {seconds:.0f} s" for command, seconds in made) + "."
 
     def claim(self, text: str, expected: str, measured: str, holds: bool | Judged, fit: bool = False) -> None:
         """Record a checked claim; a plain truth value says that ``expected`` itself is the bound."""
@@ -87,7 +95,7 @@ class ResultsPage:
 
     def as_markdown(self) -> str:
         """A page for ``docs/results``."""
-        lines = [f"# {self.title}", "", f"Made by `{self.command}` in {self.seconds:.0f} s.", ""]
+        lines = [f"# {self.title}", "", self.made_by, ""]
         for table in self.tables:
             lines += [f"## {table.title}", "", "| " + " | ".join(table.columns) + " |"]
             lines += ["|" + "---|" * len(table.columns)]

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.apps import finance, logs, network, trading, wordcount
-from penstock.apps.flow_app import Ended, _wait
-from penstock.apps.own_data import lines_of, table_of
+from penstock.apps.flow_app import Ended, _wait, checked, ends
+from penstock.apps.own_data import lines_of, table_of, topic_lines
 from penstock.core.errors import PenstockError
 from penstock.dataflow.schemas import schema_of
 
@@ -103,3 +103,14 @@ def test_an_application_works_a_users_file_through(tmp_path):
     summary = network.main(0.0, {**options, "input": str(tmp_path / "auth.log"), "master": "local[2]"})
     assert summary.figures["rows"] == summary.figures["rows_expected"] == 3000
     assert summary.figures["checked"] is True
+
+
+def test_a_topic_has_no_end_and_an_address_that_is_none_is_refused():
+    options = {"source": "real", "input": "kafka://127.0.0.1:9092/log"}
+    assert not ends(options)
+    assert checked(options, "a loop", lambda: False) == (None, "Not checked: a topic is read only once.")
+    for wrong in ("kafka://127.0.0.1/log", "kafka://127.0.0.1:9092", "kafka://127.0.0.1:9092/a topic"):
+        with pytest.raises(PenstockError, match=r"is no topic; write kafka://HOST:PORT/TOPIC"):
+            topic_lines(None, wrong)
+    with pytest.raises(PenstockError, match="Trades of a topic need quotes of a topic"):
+        finance.topics(None, {**options, "quotes": "quotes.csv"})

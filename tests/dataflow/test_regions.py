@@ -76,6 +76,16 @@ def test_branches_and_joins_end_regions():
     assert [s[0] for s in shape(graph)] == [("a",), ("b",), ("c",), ("d",)]
 
 
+def test_a_stateless_region_with_replicas_has_tasks_of_its_own_and_one_replica_puts_it_back():
+    graph = chain(stateless(output={"word": str}), keyed("word"), stateful())
+    regions = find_regions(graph)
+    plan = Plan.first(regions, 16).changed(regions, replicas={"o0": 3})
+    first, second, _ = make_layout(graph, regions, plan).pipelines
+    assert (first.fused, first.replicas, first.level, second.level) == (False, 3, 1, 2)
+    back = make_layout(graph, regions, plan.changed(regions, replicas={"o0": 1})).pipelines[0]
+    assert (back.fused, back.level) == (True, 0)
+
+
 def test_stateless_regions_ride_and_others_stand_on_levels():
     graph = chain(stateless(output={"word": str}), keyed("word"), stateful())
     regions = find_regions(graph)

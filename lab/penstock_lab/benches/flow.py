@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.apps import finance, wordcount
 from penstock.core.errors import unknown
 from penstock.spark import session
+from penstock_lab.benches.flow_grains import compare_grains
 from penstock_lab.benches.flow_layouts import compare_layouts
 from penstock_lab.benches.flow_operators import totals
 from penstock_lab.benches.flow_organic import compare_organic
@@ -25,24 +26,21 @@ from penstock_lab.results import ResultsPage, Table
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All comparisons, or one."""
-    parts = {
-        "keyed": _keyed,
-        "words": _words,
-        "bargains": _bargains,
-        "layouts": compare_layouts,
-        "organic": compare_organic,
-    }
-    if part is not None and part not in parts:
-        raise unknown("part", part, parts)
+    if part is not None and part not in PARTS:
+        raise unknown("part", part, PARTS)
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     report = ResultsPage("Flows", "penstock bench flow" + given)
+    if part in (None, "grains"):
+        compare_grains(report, quick)
+    if part == "grains":  # needs no Spark
+        return report
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
         options = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
         spark = session("local[4]", app="penstock bench flow", config=options)
         bench = FlowBench(spark, Path(scratch))
-        for name, compare in parts.items():
-            if part in (None, name):
+        for name, compare in PARTS.items():
+            if compare is not None and part in (None, name):
                 compare(bench, report, quick)
         spark.stop()
     return report
@@ -189,3 +187,13 @@ def _merged(trades: pa.Table, quotes: pa.Table) -> pa.Table:
 
 def _replicas(count: int) -> str:
     return f"{count} replica{'s' * (count > 1)}"
+
+
+PARTS: Mapping[str, Callable[[FlowBench, ResultsPage, bool], None] | None] = {
+    "grains": None,
+    "keyed": _keyed,
+    "words": _words,
+    "bargains": _bargains,
+    "layouts": compare_layouts,
+    "organic": compare_organic,
+}

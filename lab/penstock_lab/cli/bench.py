@@ -11,6 +11,7 @@ from rich.console import Console
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.output_folder import output_folder
+from penstock_lab.part_pages import write_page
 
 #: Benchmark -> what it measures; the module ``penstock_lab.benches.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
@@ -51,7 +52,10 @@ def bench(
     name: str = typer.Argument(..., help="Which benchmark: " + ", ".join(BENCHES)),
     quick: bool = typer.Option(False, help="A small version, for a look in under a minute."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
-    part: str | None = typer.Option(None, help="One part alone, where a benchmark has parts (chaos, kafka)."),
+    part: str | None = typer.Option(
+        None,
+        help="One part alone, where a benchmark has parts (chaos, flow, kafka, windows, ...); the page keeps the parts run before.",
+    ),
     minutes: float | None = typer.Option(
         None, help="How long, where a benchmark can be long or short (soak, chaos)."
     ),
@@ -64,14 +68,16 @@ def bench(
         raise unknown("benchmark", name, BENCHES)
     output_folder(output)
     start = time.perf_counter()
-    run = import_module(f"penstock_lab.benches.{name}").run
+    module = import_module(f"penstock_lab.benches.{name}")
+    run = module.run
     given = {word: value for word, value in (("part", part), ("minutes", minutes)) if value is not None}
     strange = [word for word in given if word not in inspect.signature(run).parameters]
     if strange:
         raise PenstockError(f"The benchmark '{name}' knows no --{strange[0]}; leave it out.")
     report = run(quick=quick, folder=output, **given)
     report.seconds = time.perf_counter() - start
-    (output / f"{PAGES.get(name, name)}.md").write_text(report.as_markdown())
+    # Some benchmarks keep what their parts came to by themselves; those that name PARTS leave it to the page.
+    write_page(report, output, PAGES.get(name, name), part if hasattr(module, "PARTS") else None)
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
     else:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
 from penstock.apps.flow_app import Collected, ends, recorded, run_app, whole
-from penstock.apps.own_data import table_of
+from penstock.apps.own_data import is_topic, table_of, topic_rows
 from penstock.apps.summary import Option, Summary
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
@@ -178,7 +178,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("finance")
-        if ends(options):
+        if is_topic(options["input"]):
+            streams = [made.source(name, frame, time="ts") for name, frame in topics(spark, options).items()]
+        elif ends(options):
             data.update(given(options))
             times = _edges(data)
             streams = [
@@ -192,12 +194,16 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         return made
 
     ended = run_app(flow, seconds, options, lambda: sum(t.num_rows for t in data.values()))
-    return _summary(ended, kept.table, data, symbols)
+    return _summary(ended, kept.table, None if is_topic(options["input"]) else data, symbols)
 
 
-def _summary(ended: Any, table: pa.Table | None, data: Mapping[str, pa.Table], symbols: int) -> Summary:
+def _summary(
+    ended: Any, table: pa.Table | None, data: Mapping[str, pa.Table] | None, symbols: int
+) -> Summary:
     rows = [] if table is None else table.to_pylist()
-    if data:
+    if data is None:
+        expected = None
+    elif data:
         complete = ended.rows == data["trades"].num_rows + data["quotes"].num_rows
         expected = oracle(data["trades"].to_pylist(), data["quotes"].to_pylist()) if complete else None
     else:
@@ -205,7 +211,7 @@ def _summary(ended: Any, table: pa.Table | None, data: Mapping[str, pa.Table], s
     right = None if expected is None else same(rows, expected)
     best = sorted(rows, key=lambda r: -r["index"])[:10]
     note = (
-        "not checked, since the recorded data was not played to its end"
+        "not checked, since the input was not read to an end"
         if right is None
         else "equal"
         if right
@@ -269,6 +275,19 @@ def given(options: Mapping[str, str]) -> dict[str, pa.Table]:
         table = table_of(place, {n: options[n] for n in columns}, _schema(columns))
         tables[name] = table.sort_by("ts")
     return tables
+
+
+def topics(spark: Any, options: Mapping[str, str]) -> dict[str, Any]:
+    """Streams of the trades and quotes of two topics."""
+    if not is_topic(options["quotes"]):
+        raise PenstockError(
+            "Trades of a topic need quotes of a topic; name it, --quotes kafka://HOST:PORT/TOPIC."
+        )
+    places = {"trades": (options["input"], TRADE), "quotes": (options["quotes"], QUOTE)}
+    return {
+        name: topic_rows(spark, place, {n: options[n] for n in columns}, _schema(columns))
+        for name, (place, columns) in places.items()
+    }
 
 
 def real(limit: int = 0) -> dict[str, pa.Table]:

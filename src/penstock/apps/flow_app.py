@@ -11,13 +11,17 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 
+from penstock.apps.own_data import is_topic
 from penstock.apps.summary import Option
 from penstock.core.errors import PenstockError, unknown
 
 #: Options that all applications of this kind have.
 OPTIONS: Mapping[str, Option] = {
     "source": Option("synthetic", "synthetic, or real: recorded data of the folder PENSTOCK_DATA"),
-    "input": Option("", "your own data, a file or a folder, instead of the source; see docs/dataflow.md"),
+    "input": Option(
+        "",
+        "your own data, a file, a folder or kafka://HOST:PORT/TOPIC, instead of the source; see docs/dataflow.md",
+    ),
     "rate": Option("20000", "rows a second of the synthetic source"),
     "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
     "replicas": Option("2", "replicas to start with for every region that can have several"),
@@ -82,7 +86,17 @@ Builder = Callable[[Any, Path], Any]
 
 def ends(options: Mapping[str, str]) -> bool:
     """Whether the application's input has an end."""
-    return bool(options.get("input")) or options.get("source") == "real"
+    if options.get("input"):
+        return not is_topic(options["input"])
+    return options.get("source") == "real"
+
+
+def checked(options: Mapping[str, str], against: str, right: Callable[[], bool]) -> tuple[bool | None, str]:
+    """Whether the results are those of a plain loop, and that in words; None where the input cannot be read twice."""
+    if is_topic(options["input"]):
+        return None, "Not checked: a topic is read only once."
+    equal = right()
+    return equal, f"Checked against {against}: " + ("equal." if equal else "NOT EQUAL.")
 
 
 def run_app(

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import ends, pieces, run_app, whole
+from penstock.apps.flow_app import checked, ends, pieces, run_app, whole
 from penstock.apps.network import log_line
+from penstock.apps.own_data import is_topic, topic_lines
 from penstock.apps.summary import Option, Summary
 from penstock.apps.wordcount import given_lines
 from penstock.core.errors import PenstockError
@@ -155,7 +156,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("logs")
-        if ends(options):
+        if is_topic(options["input"]):
+            lines = made.source("lines", topic_lines(spark, options["input"]))
+        elif ends(options):
             data.extend(given_lines(options))
             lines = made.source(
                 "lines", played(spark, pieces(pa.table({"line": data}), 2000), scratch / "lines")
@@ -168,15 +171,18 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         return made
 
     ended = run_app(flow, seconds, options, lambda: len(data))
-    expected = oracle(data[: ended.rows] if data else map(made_line, range(ended.rows)), patterns)
-    right = (components.counts, matched.counts) == expected
+
+    def equal() -> bool:
+        lines = data[: ended.rows] if data else map(made_line, range(ended.rows))
+        return (components.counts, matched.counts) == oracle(lines, patterns)
+
+    right, verdict = checked(options, "a plain loop over the same lines", equal)
     shown = [
         ("component " + n, c) for n, c in sorted(components.counts.items(), key=lambda item: -item[1])[:8]
     ]
     shown += [("pattern " + n, c) for n, c in sorted(matched.counts.items(), key=lambda item: -item[1])]
     figures = {**ended.figures, "parsed": sum(components.counts.values()), "checked": right}
-    notes = ["Checked against a plain loop over the same lines: " + ("equal." if right else "NOT EQUAL.")]
-    notes += ended.notes
+    notes = [verdict, *ended.notes]
     if data and not options["input"]:
         notes.append("By hand: zgrep -c 'Invalid user' sshd_secrepo_10k.log.gz")
     return Summary("logs", figures, ("what", "count"), shown, notes)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import Collected, ends, pieces, run_app, whole
+from penstock.apps.flow_app import Collected, checked, ends, pieces, run_app, whole
+from penstock.apps.own_data import is_topic, topic_lines
 from penstock.apps.summary import Option, Summary
 from penstock.apps.wordcount import given_lines
 from penstock.core.errors import PenstockError
@@ -204,7 +205,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("network")
-        if ends(options):
+        if is_topic(options["input"]):
+            lines = made.source("lines", topic_lines(spark, options["input"]))
+        elif ends(options):
             data.extend(given_lines(options))
             lines = made.source(
                 "lines", played(spark, pieces(pa.table({"line": data}), 2000), scratch / "lines")
@@ -217,16 +220,19 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         return made
 
     ended = run_app(flow, seconds, options, lambda: len(data))
-    expected = oracle(data[: ended.rows] if data else map(log_line, range(ended.rows)), least, window)
     rows = [] if kept.table is None else kept.table.to_pylist()
-    right = by_address(rows) == by_address(expected)
+
+    def equal() -> bool:
+        lines = data[: ended.rows] if data else map(log_line, range(ended.rows))
+        return by_address(rows) == by_address(oracle(lines, least, window))
+
+    right, verdict = checked(options, "a plain loop over the same lines", equal)
     worst: dict[str, tuple[int, int]] = {}
     for row in rows:
         worst[row["address"]] = max(worst.get(row["address"], (0, 0)), (row["failures"], -row["seconds"]))
     shown = [(a, n, -s) for a, (n, s) in sorted(worst.items(), key=lambda item: (-item[1][0], item[0]))[:10]]
     named = len({r["address"] for r in rows if r["break_in"]})
-    notes = ["Checked against a plain loop over the same lines: " + ("equal." if right else "NOT EQUAL.")]
-    notes += ended.notes
+    notes = [verdict, *ended.notes]
     if data and not options["input"]:
         notes.append(
             "By hand: zgrep BREAK-IN sshd_secrepo_10k.log.gz | grep -o '\\[[0-9.]*\\] failed' | sort -u | wc -l gives the addresses named by sshd."

@@ -1,8 +1,10 @@
-"""A user's own data for the applications: lines of text files, or named columns of CSV and Parquet files."""
+"""A user's own data for the applications: lines of text files, named columns of CSV and Parquet files, topics of Kafka."""
 
 import gzip
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -11,6 +13,44 @@ import pyarrow.parquet as pq
 from penstock.core.errors import PenstockError, unknown
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
+_TOPIC = "kafka://"
+_SPARK_TYPES = {pa.int64(): "bigint", pa.float64(): "double", pa.string(): "string"}
+
+
+def is_topic(place: str) -> bool:
+    """Whether an ``--input`` is a topic."""
+    return place.startswith(_TOPIC)
+
+
+def topic_lines(spark: Any, place: str) -> Any:
+    """A stream of lines: the messages of a topic as texts."""
+    return _messages(spark, place).load().selectExpr("CAST(value AS STRING) AS line")
+
+
+def topic_rows(spark: Any, place: str, columns: Mapping[str, str], schema: pa.Schema) -> Any:
+    """A stream of named fields of a topic's messages, which are JSON objects: the schema's name -> theirs."""
+    fields = ", ".join(f"`{columns[f.name]}` {_SPARK_TYPES[f.type]}" for f in schema)
+    named = [f"`{columns[name]}` AS `{name}`" for name in schema.names]
+    return _messages(spark, place).schema(fields).load().selectExpr(*named)
+
+
+def _messages(spark: Any, place: str) -> Any:
+    """Reads a topic from its first message; a run with a ``--checkpoint`` goes on where the one before it ended."""
+    servers, topic = _parts(place)
+    reader = spark.readStream.format("penstock-kafka").option("kafka.bootstrap.servers", servers)
+    return reader.option("subscribe", topic).option("startingOffsets", "earliest")
+
+
+def _parts(place: str) -> tuple[str, str]:
+    """The servers and the topic of an address.
+
+    >>> _parts("kafka://one:9092,two:9092/log")
+    ('one:9092,two:9092', 'log')
+    """
+    found = re.fullmatch(re.escape(_TOPIC) + r"([^/\s]+:\d+)/([\w.-]+)", place)
+    if found is None:
+        raise PenstockError(f"'{place}' is no topic; write {_TOPIC}HOST:PORT/TOPIC.")
+    return found[1], found[2]
 
 
 def files_of(place: str) -> list[Path]:

@@ -16,8 +16,8 @@ import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import Collected, ends, pieces, recorded, run_app, whole
-from penstock.apps.own_data import table_of
+from penstock.apps.flow_app import Collected, checked, ends, pieces, recorded, run_app, whole
+from penstock.apps.own_data import is_topic, table_of, topic_rows
 from penstock.apps.summary import Option, Summary
 from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph, Stream
@@ -207,7 +207,10 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("trading")
-        if ends(options):
+        if is_topic(options["input"]):
+            columns = {n: options[n] for n in QUOTE}
+            quotes = made.source("quotes", topic_rows(spark, options["input"], columns, schema_of(QUOTE)))
+        elif ends(options):
             data.append(given_quotes(options))
             quotes = made.source("quotes", played(spark, pieces(data[0], 20_000), scratch / "quotes"))
         else:
@@ -219,8 +222,12 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
 
     ended = run_app(flow, seconds, options, lambda: data[0].num_rows)
     rows = [] if kept.table is None else kept.table.to_pylist()
-    table = data[0].slice(0, ended.rows) if data else pa.table(quotes_of(np.arange(ended.rows), symbols))
-    right = by_symbol(rows) == by_symbol(oracle(table.to_pylist(), window, degree))
+
+    def equal() -> bool:
+        table = data[0].slice(0, ended.rows) if data else pa.table(quotes_of(np.arange(ended.rows), symbols))
+        return by_symbol(rows) == by_symbol(oracle(table.to_pylist(), window, degree))
+
+    right, verdict = checked(options, "a plain loop with the same fit", equal)
     last = {r["symbol"]: r for r in rows}
     shown = [
         (s, *(round(r[c], 4) for c in ("open", "high", "low", "close", "error")))
@@ -232,7 +239,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         ("symbol", "open", "high", "low", "close", "mean error"),
         shown,
         [
-            "Checked against a plain loop with the same fit: " + ("equal." if right else "NOT EQUAL."),
+            verdict,
             "The last candle of each symbol; prices are those expected one millisecond ahead.",
             *ended.notes,
         ],

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import ends, pieces, recorded, run_app, whole
-from penstock.apps.own_data import lines_of
+from penstock.apps.flow_app import checked, ends, pieces, recorded, run_app, whole
+from penstock.apps.own_data import is_topic, lines_of, topic_lines
 from penstock.apps.summary import Option, Summary
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import operator
@@ -110,7 +110,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         from penstock.spark.sources.demo_sources import numbers, played
 
         made = Flow("wordcount")
-        if ends(options):
+        if is_topic(options["input"]):
+            lines = made.source("lines", topic_lines(spark, options["input"]))
+        elif ends(options):
             recorded_lines.extend(given_lines(options))
             table = pa.table({"line": recorded_lines})
             lines = made.source("lines", played(spark, pieces(table, 5000), scratch / "lines"))
@@ -120,13 +122,14 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         return made
 
     ended = run_app(flow, seconds, options, lambda: len(recorded_lines))
-    lines = recorded_lines[: ended.rows] if recorded_lines else sentences(ended.rows)
-    right = oracle(lines) == Counter(kept.counts)
+
+    def equal() -> bool:
+        lines = recorded_lines[: ended.rows] if recorded_lines else sentences(ended.rows)
+        return oracle(lines) == Counter(kept.counts)
+
+    right, verdict = checked(options, "a plain Python count of the same lines", equal)
     top = Counter(kept.counts).most_common(whole(options, "show"))
-    notes = [
-        "Checked against a plain Python count of the same lines: " + ("equal." if right else "NOT EQUAL.")
-    ]
-    notes += ended.notes
+    notes = [verdict, *ended.notes]
     if options["source"] == "real" and not options["input"]:
         notes.append(
             "By hand: zcat sshd_secrepo_10k.log.gz | tr -s ' ' '\\n' | tr A-Z a-z | sort | uniq -c | sort -rn | head"

@@ -7,7 +7,7 @@ ends. A mistake in how the operator is declared ends the run in any case.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -146,11 +146,6 @@ def in_words(error: BaseException | str) -> str:
     if isinstance(error, str | PenstockError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def number_of(value: Any) -> Any:
-    """A numpy number as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def call_tables(work: CallWork) -> None:

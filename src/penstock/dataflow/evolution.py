@@ -98,11 +98,11 @@ def outdated(operator: str, before: Shape, now: Shape) -> frozenset[str]:
     return frozenset(gone)
 
 
-def carried(layer: pa.Table, task: Task, clock: int | None, ignored: frozenset[str]) -> pa.Table:
-    """A layer as the operator would write it now."""
+def carried(layer: pa.Table, task: Task, since: int | None, ignored: frozenset[str]) -> pa.Table:
+    """A layer as the operator would write it now; ``since`` is the event time at which its time to live began."""
     schema = state_schema(task.spec, task.context.inputs)
     if not ignored and layer.schema.equals(schema):
-        return _begun(layer, clock)
+        return _begun(layer, since)
     defaults: dict[str, Any] = {TIMER: NEVER, ALARM: NEVER}
     defaults |= {"state_" + c.name: c.default for c in columns_of(task.spec)}
     have = set(layer.column_names) - ignored
@@ -112,15 +112,15 @@ def carried(layer: pa.Table, task: Task, clock: int | None, ignored: frozenset[s
         else pa.repeat(pa.scalar(defaults.get(f.name), f.type), layer.num_rows)
         for f in schema
     ]
-    return _begun(pa.Table.from_arrays(columns, schema=schema).combine_chunks(), clock)
+    return _begun(pa.Table.from_arrays(columns, schema=schema).combine_chunks(), since)
 
 
-def _begun(layer: pa.Table, clock: int | None) -> pa.Table:
-    """Keys that were there before there was a time to live: theirs begins as soon as there is an event time."""
+def _begun(layer: pa.Table, since: int | None) -> pa.Table:
+    """Keys that were there before there was a time to live: theirs began with it, or as soon as there was an event time."""
     at = layer.schema.get_field_index(TIME)
-    if at < 0 or clock is None or not layer.column(at).null_count:
+    if at < 0 or since is None or not layer.column(at).null_count:
         return layer
-    return layer.set_column(at, layer.schema.field(at), layer.column(at).fill_null(clock)).combine_chunks()
+    return layer.set_column(at, layer.schema.field(at), layer.column(at).fill_null(since)).combine_chunks()
 
 
 def _problem(before: Shape, now: Shape) -> str | None:

@@ -38,7 +38,7 @@ def _region(graph: Graph, region: Region, plan: Plan, layout: Layout) -> list[st
 
 
 def _replicas(region: Region, replicas: int) -> str:
-    if region.kind == "stateless":
+    if region.kind == "stateless" and replicas == 1:
         return "as many tasks as what feeds it"
     return f"{replicas} replica{'s' if replicas > 1 else ''}"
 

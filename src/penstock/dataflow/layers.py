@@ -191,3 +191,22 @@ def _factorize(hashes: Hashes) -> tuple[Ints, Ints]:
                 break
             at = (at + np.uint64(1)) & mask
     return codes, first[:count].copy()
+
+
+@jit
+def grouped(slots: Ints, count: int) -> tuple[Ints, Ints]:
+    """The rows by slot, each slot's in their order, and where each slot's begin (and the last one's end).
+
+    >>> grouped(np.array([1, 0, 1]), 3)
+    (array([1, 0, 2]), array([0, 1, 3, 3]))
+    """
+    bounds = np.zeros(count + 1, dtype=np.int64)
+    for slot in slots:
+        bounds[slot + 1] += 1
+    for slot in range(count):
+        bounds[slot + 1] += bounds[slot]
+    order, free = np.empty(len(slots), dtype=np.int64), bounds.copy()
+    for row in range(len(slots)):
+        order[free[slots[row]]] = row
+        free[slots[row]] += 1
+    return order, bounds

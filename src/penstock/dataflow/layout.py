@@ -3,8 +3,8 @@
 A *pipeline* is a run of operators of one region that one task executes. Pipelines stand in *segments*: segment s
 works on batch k - s while segment 0 works on batch k, so segments overlap. Within a segment pipelines stand on
 *levels*, which are Spark stages one after another; tuples move between levels by a shuffle and between segments
-through durable files. Stateless regions are *fused*: they run in the tasks that produce their tuples. A keyed region whose
-tuples come from a region with the same keys and the same routing is *colocated*: its replicas run in that region's tasks,
+through durable files. Stateless regions are *fused*: they run in the tasks that produce their tuples, unless they have
+replicas of their own, to which tuples are dealt out evenly. A keyed region whose tuples come from a region with the same keys and the same routing is *colocated*: its replicas run in that region's tasks,
 right after it, and what passes between the two stays in the task.
 """
 
@@ -126,10 +126,11 @@ def _place(
     segment = max((p.segment for p in before), default=0) + (1 if splits else 0)
     same = [p for p in before if p.segment == segment]
     # A fused pipeline needs all its tuples to come from tasks of one batch; a source's tasks are level 0 of segment 0.
-    fused = region.kind == "stateless" and not splits and all(_reaches(f, home, segment) for f in feeders)
+    alone = region.kind == "stateless" and settings.replicas == 1 and not splits
+    fused = alone and all(_reaches(f, home, segment) for f in feeders)
     host = None if splits or not region.scales else _host(graph, plan, region, feeders, home, segment)
     level = max((p.level for p in same), default=0) + (0 if fused or host is not None else 1)
-    replicas = settings.replicas if region.scales else 1
+    replicas = settings.replicas if region.replicable else 1
     return Pipeline(number, region.name, index, operators, region.keys, replicas, segment, level, fused, host)
 
 

@@ -177,6 +177,11 @@ class Operator(ABC):
     def invoke(self, inputs: Any, state: Any, output: Any) -> None:
         """Process tuples: read ``inputs``, read and change ``state``, give rows to ``output``."""
 
+    @property
+    def call(self) -> Callable[[Any, Any, Any], None]:
+        """What the runtime calls: :meth:`invoke`, or what it would call, by the shortest way."""
+        return self.invoke
+
     def shutdown(self) -> None:  # noqa: B027 - a hook that few need
         """Called when the process will not use the operator any more."""
 
@@ -213,6 +218,12 @@ class FunctionOperator(Operator):
             self.function(inputs, output)
         else:
             self.function(inputs, state, output)
+
+    @property
+    def call(self) -> Callable[[Any, Any, Any], None]:
+        """The function itself where it has a state."""
+        plain = type(self).invoke is FunctionOperator.invoke and self.spec.kind != "stateless"
+        return self.function if plain else self.invoke
 
 
 Derived = TypeVar("Derived", bound=Operator)

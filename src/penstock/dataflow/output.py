@@ -1,11 +1,12 @@
 """Where operators put what they give out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.dataflow.rows import MISFIT, Chunk, Positions, Rows, column_of, joined, misfits
@@ -23,6 +24,72 @@ class BadOutput(PenstockError):
         self.causes = causes or {}
 
 
+class RowOutput:
+    """The values of the rows in the order of the port's columns; calls with their positions and where their rows begin."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.names: list[str] = schema.names
+        self.rows: list[Any] = []
+        #: Takes the values out of a row: one value, or several as a tuple.
+        self.values: Callable[[Any], Any] = itemgetter(*schema.names) if schema.names else _nothing
+        self.add = self.rows.append
+        self.count = self.rows.__len__
+        self._firsts: list[int] = []
+        self._places: list[Any] = []
+        self._calls: list[Any] = []
+
+    def begin(self, place: Any, call: Any) -> None:
+        """What comes now is of this call, at this position."""
+        self._firsts.append(len(self.rows))
+        self._places.append(place)
+        self._calls.append(call)
+
+    def ended(self, places: Iterable[Any], calls: Iterable[Any], ends: Sequence[int]) -> None:
+        """Note calls made one after another: where the rows begin that the first gave out, and where those of each end."""
+        self._firsts += ends[:-1]
+        self._places += places
+        self._calls += calls
+
+    def forget(self, calls: Collection[Any]) -> None:
+        """Forget the rows of some calls."""
+        kept: list[Any] = []
+        firsts, left = [], [at for at, call in enumerate(self._calls) if call not in calls]
+        ends = [*self._firsts[1:], len(self.rows)]
+        for at in left:
+            firsts.append(len(kept))
+            kept += self.rows[self._firsts[at] : ends[at]]
+        self.rows[:] = kept
+        self._firsts, self._places, self._calls = (
+            firsts,
+            [self._places[at] for at in left],
+            [self._calls[at] for at in left],
+        )
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The rows by column."""
+        if len(self.names) == 1:
+            return {self.names[0]: self.rows}
+        return dict(zip(self.names, zip(*self.rows, strict=True), strict=True))
+
+    def positions(self) -> NDArray[np.int64]:
+        """The position of each row: that of its call."""
+        counts = np.diff(np.array([*self._firsts, len(self.rows)]))
+        return np.repeat(np.array(self._places, dtype=np.int64), counts, axis=0)
+
+    def call_of(self, row: int) -> Any:
+        """The call that gave out a row."""
+        return self._calls[int(np.searchsorted(self._firsts, row, side="right")) - 1]
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        for kept in (self.rows, self._firsts, self._places, self._calls):
+            kept.clear()
+
+
+def _nothing(_row: Any) -> tuple[()]:
+    return ()
+
+
 class Output:
     """Takes the rows an operator gives out, port by port."""
 
@@ -33,12 +100,12 @@ class Output:
         self._open = True
         self._chunks: list[tuple[str, Chunk]] = []
         self._at: Any = None
+        #: Whether rows come one by one, and those that came.
         self._single = False
-        #: Rows given out one by one: their values in the order of the port's columns.
-        self._singles: dict[str, list[Any]] = {port: [] for port in schemas}
-        #: From which row on they are of which call, with its position: (first row, position, call), by port.
-        self._calls: dict[str, list[tuple[int, Any, Any]]] = {port: [] for port in schemas}
-        self._values: dict[str, Callable[[Any], Any]] = {p: _values(s) for p, s in schemas.items()}
+        self.by_row = {port: RowOutput(schema) for port, schema in schemas.items()}
+        self._taking: dict[str | None, RowOutput] = {port: rows for port, rows in self.by_row.items()}  # noqa: C416 - keys of another type
+        if schemas:
+            self._taking[None] = self.by_row[self._first]
 
     def emit(self, rows: Any, port: str | None = None, at: Any = None) -> None:
         """Give out rows on a port (the first one unless named).
@@ -48,14 +115,16 @@ class Output:
         the :class:`Rows` themselves); may be left out where one row is given out for each row taken in. Values must
         fit the declared types exactly; columns that the port does not have are left out.
         """
-        if self._single:  # a call of its own for every row: no detours here
-            name = self._first if port is None else port
+        self._emit(rows, port, at)
+
+    def _emit(self, rows: Any, port: str | None = None, at: Any = None) -> None:
+        if self._single:
             try:
-                self._singles[name].append(self._values[name](rows))
+                taken = self._taking[port]
+                taken.add(taken.values(rows))
             except KeyError as missing:
-                self._port(port)
                 raise BadOutput(
-                    f"Operator '{self._operator}' gave out a row without the column {missing} of port '{name}': "
+                    f"Operator '{self._operator}' gave out a row without the column {missing} of port '{self._port(port)}': "
                     f"{str(dict(rows))[:SHOWN]}."
                 ) from None
             return
@@ -68,13 +137,32 @@ class Output:
     def expect(self, at: Any, single: bool, call: Any = 0) -> None:
         """Say what causes what is given out next (positions, or one position), in which grain it comes, from which call."""
         self._at, self._single = at, single
+        self.__dict__.pop("emit", None)
         if single:
-            for port, singles in self._singles.items():
-                calls = self._calls[port]
-                if calls and calls[-1][0] == len(singles):
-                    calls[-1] = (len(singles), at, call)  # the call before gave out nothing here
-                else:
-                    calls.append((len(singles), at, call))
+            for rows in self.by_row.values():
+                rows.begin(at, call)
+
+    def expect_rows(self) -> None:
+        """Rows come one by one; whoever makes the calls notes with :attr:`by_row` which gave out which."""
+        self._at, self._single = None, True
+        if len(self.by_row) == 1:
+            self.__dict__["emit"] = self._first_port_only()
+
+    def _first_port_only(self) -> Callable[..., None]:
+        """:meth:`emit` for rows that come one by one where there is one port: what is called most often of all."""
+        first = self.by_row[self._first]
+        add, values, usual = first.add, first.values, self._emit
+
+        def emit(rows: Any, port: str | None = None, at: Any = None) -> None:
+            if port is not None:
+                usual(rows, port, at)
+                return
+            try:
+                add(values(rows))
+            except KeyError:
+                usual(rows)
+
+        return emit
 
     def mark(self) -> int:
         """How much has been given out as tables."""
@@ -84,53 +172,27 @@ class Output:
         """Forget the tables given out since."""
         del self._chunks[mark:]
 
-    def forget(self, calls: Any) -> None:
+    def forget(self, calls: Collection[Any]) -> None:
         """Forget the rows that some calls gave out."""
-        for port, singles in self._singles.items():
-            kept: list[Any] = []
-            marks: list[tuple[int, Any, Any]] = []
-            for (first, at, call), end in self._spans(port):
-                if call not in calls:
-                    marks.append((len(kept), at, call))
-                    kept += singles[first:end]
-            self._singles[port], self._calls[port] = kept, marks
+        for rows in self.by_row.values():
+            rows.forget(calls)
 
     def settle(self) -> None:
         """Make columns of the rows given out one by one; raises, with the calls to blame, where some do not fit."""
-        made = {port: self._columns(port) for port, singles in self._singles.items() if singles}
-        for port, chunk in made.items():
-            self._chunks.append((port, chunk))
-        for port in self._singles:
-            self._singles[port], self._calls[port] = [], []
+        given = {port: rows for port, rows in self.by_row.items() if rows.rows}
+        made = {p: Chunk(self._typed(r.columns(), p, r.call_of), r.positions()) for p, r in given.items()}
+        self._chunks += made.items()
+        for rows in self.by_row.values():
+            rows.clear()
 
     def close(self) -> dict[str, Chunk]:
         """All that was given out, by port in order of position; nothing can be given out any more."""
         self._open = self._single = False
+        self.__dict__.pop("emit", None)
         by_port: dict[str, list[Chunk]] = {}
         for name, chunk in self._chunks:
             by_port.setdefault(name, []).append(chunk)
         return {name: joined(chunks) for name, chunks in by_port.items()}
-
-    def _spans(self, port: str) -> Iterator[tuple[tuple[int, Any, Any], int]]:
-        """The calls that gave out rows on a port, each with where its rows end."""
-        calls = self._calls[port]
-        return zip(calls, [*(c[0] for c in calls[1:]), len(self._singles[port])], strict=True)
-
-    def _columns(self, port: str) -> Chunk:
-        schema, rows = self._schemas[port], self._singles[port]
-        columns = (
-            dict(zip(schema.names, zip(*rows, strict=True), strict=True))
-            if len(schema) > 1
-            else dict.fromkeys(schema.names, rows)
-        )
-        firsts = np.array([first for first, _, _ in self._calls[port]])
-
-        def cause(row: int) -> Any:
-            return self._calls[port][int(np.searchsorted(firsts, row, side="right")) - 1][2]
-
-        table = self._typed(columns, port, cause)
-        at = np.array([at for _, at, _ in self._calls[port]], dtype=np.int64)
-        return Chunk(table, np.repeat(at, np.diff(np.append(firsts, len(rows))), axis=0))
 
     def _typed(self, columns: Mapping[str, Any], port: str, cause: Callable[[int], Any] | None) -> pa.Table:
         """The columns in their declared types; raises, with what caused the misfits, where there are any."""
@@ -197,11 +259,6 @@ class Output:
                 "pass at=rows.positions[...] with one entry a row."
             )
         return table, positions
-
-
-def _values(schema: pa.Schema) -> Callable[[Any], Any]:
-    """Takes the values of a port's columns out of a row: one value, or several as a tuple."""
-    return itemgetter(*schema.names) if schema.names else lambda _row: ()
 
 
 def cause_of(position: Any) -> Any:

@@ -42,8 +42,9 @@ def draw(graph: Graph, regions: Regions, plan: Plan, layout: Layout) -> str:
 def _lines(region: Region, plan: Plan, layout: Layout) -> list[str]:
     keys = f" by {', '.join(region.keys)}" if region.keys else ""
     title = f"{region.kind}{keys}"
-    if region.scales:
-        title += f" x{plan.regions[region.name].replicas}"
+    replicas = plan.regions[region.name].replicas
+    if region.scales or replicas > 1:
+        title += f" x{replicas}"
     own = [p for p in layout.pipelines if p.region == region.name]
     return [
         title,

@@ -76,15 +76,15 @@ class Plan:
             for r in regions
             if r.name in self.regions
             and len(r.operators) > max(self.regions[r.name].pipelines)
-            and (r.scales or self.regions[r.name].replicas == 1)
+            and (r.replicable or self.regions[r.name].replicas == 1)
         }
         same = kept == self.regions and kept.keys() == fresh.regions.keys()
         return self if same else replace(fresh, regions={**fresh.regions, **kept})
 
     def _rescaled(self, region: Region, before: RegionPlan, replicas: int) -> RegionPlan:
-        if replicas != 1 and not region.scales:
+        if replicas != 1 and not region.replicable:
             raise PenstockError(
-                f"The region '{region.name}' is {region.kind} and has one replica; only partitioned regions can have {replicas}."
+                f"The region '{region.name}' is {region.kind} and has one replica; only partitioned and stateless regions can have {replicas}."
             )
         if not 1 <= replicas <= self.groups:
             raise PenstockError(

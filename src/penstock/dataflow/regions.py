@@ -5,7 +5,8 @@
 - A data parallel region begins with a stateless or partitioned operator and holds only those two kinds, at least one
   of them partitioned. The keys of its first partitioned operator are the region's keys; keys of later ones must
   contain them, and the inputs of its stateless operators must have them.
-- What is left is joined into regions of stateless and stateful operators, with one replica.
+- What is left is joined into regions of stateless and stateful operators. Beyond the paper, one that is stateless only may
+  have replicas too: its tuples need no routing by key and are dealt out evenly.
 """
 
 from collections.abc import Mapping
@@ -33,6 +34,11 @@ class Region:
     def scales(self) -> bool:
         """Whether it can have several replicas that share its keys."""
         return self.kind == "partitioned"
+
+    @property
+    def replicable(self) -> bool:
+        """Whether it can have several replicas at all: those of a stateless region take any tuple."""
+        return self.kind != "stateful"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ gone through again, call by call. A key's state is written when all is well with
 
 import gc
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.calls import CallWork, gallop, is_fatal, smallest
 from penstock.dataflow.firing import FiringRule
-from penstock.dataflow.key_state import KeyState, KeyStates
+from penstock.dataflow.key_state import Kept, KeyState, KeyStates
 from penstock.dataflow.output import BadOutput, Output
+from penstock.dataflow.records import Queue
 from penstock.dataflow.rows import Positions, Rows
 from penstock.dataflow.state import BadState
 
 Ints = NDArray[np.int64]
+
+#: Keys whose tuples and states are dictionaries at the same time.
+TOGETHER = 1_000
 
 
 @dataclass(frozen=True)
@@ -72,36 +77,103 @@ class _Calls:
         self.current: KeyState | None = None
         #: Where the last call of each key stands.
         self.places: dict[int, Any] = {}
-        alone = _each_alone(work.rows) if work.state is None else {}
-        self.queues = {port: _Queue(rows, alone.get(port, rows.slots)) for port, rows in work.rows.items()}
+        self.queues = _queues(work)
 
     def all(self) -> set[int]:
         """Every call of every key once; the keys for which something failed, which have left no trace."""
-        work, output = self.work, self.work.output
-        bad: set[int] = set()
-        done: dict[int, Any] = {}
-        make = self._make_one if len(self.queues) == 1 and work.divisible else self._make_all
-        for slot in self.slots():
-            try:
-                done[slot] = make(slot, output)
-            except Exception as error:  # noqa: BLE001 - an operator is user code
-                self._forgive(slot, error)
-                bad.add(slot)
+        output = self.work.output
+        one = len(self.queues) == 1 and self.work.divisible and (self.states is None or self.states.simple)
+        kept, bad = self._one_each() if one else self._one_by_one()
         if bad:
             output.forget(bad)
-        if self.states is not None:
-            bad |= self._misfits(done)
+        bad |= self._misfits(kept.without(bad))
         try:
             output.settle()
         except BadOutput as error:
-            if not work.forgiving or not error.causes:
+            if not self.work.forgiving or not error.causes:
                 raise
             bad |= set(error.causes)
             output.forget(bad)
             output.settle()
         if self.states is not None:
-            self.states.write({slot: values for slot, values in done.items() if slot not in bad})
+            self.states.write(kept.without(bad))
         return bad
+
+    def _one_by_one(self) -> tuple[Kept, set[int]]:
+        """The calls of each key; the states after them, and the keys for which a call failed."""
+        bad: set[int] = set()
+        done: dict[int, Any] = {}
+        for slot in self.slots():
+            try:
+                done[slot] = self._make(self.of(slot), slot, self.work.output)
+            except Exception as error:  # noqa: BLE001 - an operator is user code
+                self._forgive(slot, error)
+                bad.add(slot)
+        return Kept.of(done if self.states is not None else {}), bad
+
+    def _one_each(self) -> tuple[Kept, set[int]]:
+        """The same where a key has one call: most operators, so that nothing is done for a call that can be done for all.
+
+        Tuples and states are made dictionaries of some keys at a time: those of all would not stay in the processor's cache.
+        """
+        (queue,) = self.queues.values()
+        slots, ports = queue.present, list(self.work.output.by_row.values())
+        ends = [[port.count()] for port in ports]
+        self.work.output.expect_rows()
+        bad: set[int] = set()
+        kept: list[Kept] = []
+        states: list[Any] = []
+        for begin in range(0, len(slots), TOGETHER):
+            block = slice(begin, begin + TOGETHER)
+            states = self._states(slots[block], [] if bad else states)
+            self._calls_of(slots[block], queue.records_of(block), states, ends, bad)
+            if self.states is not None:
+                kept.append(self._encoded(slots[block], states, bad))
+        for port, noted in zip(ports, ends, strict=True):
+            port.ended(queue.last_places, slots, noted)
+        return Kept.together(kept), bad
+
+    def _states(self, slots: list[int], used: list[Any]) -> list[Any]:
+        return [None] * len(slots) if self.states is None else self.states.read_all(np.array(slots), used)
+
+    def _calls_of(
+        self, slots: list[int], tuples: list[Any], states: list[Any], ends: list[list[int]], bad: set[int]
+    ) -> None:
+        """One call for each of some keys; where the rows that it gave out end is noted by port."""
+        output, call = self.work.output, self.work.task.operator.call
+        (note, count), *others = _notes(output, ends)
+        for slot, given, state in zip(slots, tuples, states, strict=True):
+            try:
+                call(given, state, output)
+            except Exception as error:  # noqa: BLE001 - an operator is user code
+                self._forgive(slot, error)
+                bad.add(slot)
+            note(count())
+            for note_too, count_too in others:
+                note_too(count_too())
+
+    def _encoded(self, slots: list[int], states: list[Any], bad: set[int]) -> Kept:
+        """States after the calls; keys with other fields than declared join the bad ones."""
+        assert self.states is not None
+        if bad:
+            chosen = [slot not in bad for slot in slots]
+            slots, states = list(compress(slots, chosen)), list(compress(states, chosen))
+        try:
+            return self.states.encoded_all(slots, states)
+        except BadState as error:
+            strange = {s: self._strange(state) for s, state in zip(slots, states, strict=True)}
+            for slot in (s for s, why in strange.items() if why):
+                self._forgive(slot, error)
+                bad.add(slot)
+            return self._encoded(slots, states, bad)
+
+    def _strange(self, state: KeyState) -> bool:
+        assert self.states is not None
+        try:
+            self.states.encoded(state)
+        except BadState:
+            return True
+        return False
 
     def slots(self) -> list[int]:
         """The keys at hand, or the tuples of a stateless operator in order of arrival."""
@@ -176,7 +248,7 @@ class _Calls:
         try:
             values = self._make([call], call.slot, output)
             if self.states is not None:
-                self.states.check({call.slot: values})
+                self.states.check(Kept.of({call.slot: values}))
             output.settle()
         except Exception as error:
             if is_fatal(error):
@@ -185,33 +257,17 @@ class _Calls:
             self.current = None
             return error
         if self.states is not None:
-            self.states.write({call.slot: values})
+            self.states.write(Kept.of({call.slot: values}))
         return None
-
-    def _make_one(self, slot: int, output: Output) -> Any:
-        """The one call of a key where there is one port and nothing to wait for: most operators, and so without detours."""
-        ((_, queue),) = self.queues.items()
-        begin, end = queue.range(slot)
-        output.expect(queue.places[end - 1], single=True, call=slot)
-        if self.states is None:
-            self.work.task.operator.invoke(queue.listed[begin:end], None, output)
-            return None
-        values = self.states.read(slot)
-        self.work.task.operator.invoke(queue.listed[begin:end], values, output)
-        return self.states.encoded(values)
-
-    def _make_all(self, slot: int, output: Output) -> Any:
-        """All calls of a key."""
-        return self._make(self.of(slot), slot, output)
 
     def _make(self, calls: Iterable[Call], slot: int, output: Output) -> Any:
         """Call the operator; the state after it, checked, but not yet written."""
-        operator = self.work.task.operator
+        operate = self.work.task.operator.call
         self.current = values = None if self.states is None else self.states.read(slot)
         for call in calls:
             given = {p: self.queues[p].listed[a:b] for p, (a, b) in call.ranges.items()}
             output.expect(self._place(call), single=True, call=slot)
-            operator.invoke(next(iter(given.values())) if len(given) == 1 else given, values, output)
+            operate(next(iter(given.values())) if len(given) == 1 else given, values, output)
         return None if self.states is None or values is None else self.states.encoded(values)
 
     def _place(self, call: Call) -> Any:
@@ -223,29 +279,34 @@ class _Calls:
     def _numbers(self, call: Call) -> dict[str, list[int]]:
         return {p: self.queues[p].order[a:b].tolist() for p, (a, b) in call.ranges.items() if b > a}
 
-    def _misfits(self, done: Mapping[int, Any]) -> set[int]:
+    def _misfits(self, kept: Kept) -> set[int]:
         """Keys whose state does not fit its columns."""
-        assert self.states is not None
         try:
-            self.states.check(done)
-        except BadState as error:
+            self._check(kept)
+        except BadState:
             if not self.work.forgiving:
                 raise
-            bad = {slot for slot in done if self._misfit(slot, done[slot])}
+            bad = {
+                slot
+                for slot, *values in zip(kept.slots, *kept.columns, strict=True)
+                if self._misfit(slot, values)
+            }
             if not bad:
                 raise
             self.work.output.forget(bad)
-            del error
             return bad
         return set()
 
-    def _misfit(self, slot: int, values: Any) -> bool:
-        assert self.states is not None
+    def _misfit(self, slot: int, values: list[Any]) -> bool:
         try:
-            self.states.check({slot: values})
+            self._check(Kept([slot], [[value] for value in values]))
         except BadState:
             return True
         return False
+
+    def _check(self, kept: Kept) -> None:
+        if self.states is not None:
+            self.states.check(kept)
 
     def _forgive(self, slot: int, error: Exception) -> None:
         """Go on where tuples may be put aside; otherwise end the run with the smallest part that fails."""
@@ -274,22 +335,19 @@ class _Calls:
         return False
 
 
-class _Queue:
-    """The tuples of one port by key; of a stateless operator each for itself."""
+def _notes(output: Output, ends: list[list[int]]) -> list[tuple[Callable[[int], None], Callable[[], int]]]:
+    """How to note, port by port, how many rows were given out; there is always one to begin with."""
+    ports = output.by_row.values()
+    made = [(noted.append, port.count) for noted, port in zip(ends, ports, strict=True)]
+    return made or [(lambda _: None, lambda: 0)]
 
-    def __init__(self, rows: Rows, slots: Ints) -> None:
-        self.order = np.argsort(slots, kind="stable")
-        self.listed = rows.take(self.order).lists()
-        self.positions = rows.positions[self.order]
-        self.places: list[Any] = self.positions.tolist()
-        present, starts = np.unique(slots[self.order], return_index=True)
-        self.present: list[int] = present.tolist()
-        bounds = itertools.pairwise([*starts.tolist(), len(rows)])
-        self._ranges: dict[int, tuple[int, int]] = dict(zip(self.present, bounds, strict=True))
 
-    def range(self, slot: int) -> tuple[int, int]:
-        """From where to where the tuples of a key are."""
-        return self._ranges.get(slot, (0, 0))
+def _queues(work: CallWork) -> dict[str, Queue]:
+    """The tuples of each port by key; of a stateless operator each for itself."""
+    if work.state is not None:
+        return {port: Queue(rows, rows.slots, len(work.state)) for port, rows in work.rows.items()}
+    alone, count = _each_alone(work.rows), sum(len(rows) for rows in work.rows.values())
+    return {port: Queue(rows, alone[port], count) for port, rows in work.rows.items()}
 
 
 def _each_alone(rows: Mapping[str, Rows]) -> dict[str, Ints]:

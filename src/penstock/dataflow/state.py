@@ -221,10 +221,15 @@ def check_columns(operator: str, spec: Spec, state: KeyedState) -> None:
     """Raise where a column of the state holds what is not of its type."""
     for column in columns_of(spec):
         if state.columns[column.name].dtype == object:
-            try:
-                as_column(column, state.columns[column.name])
-            except PenstockError as error:
-                raise BadState(f"Operator '{operator}': {error}") from None
+            check_column(operator, column, state.columns[column.name])
+
+
+def check_column(operator: str, column: StateColumn, values: NDArray[Any]) -> None:
+    """Raise where values of a state column are not of its type."""
+    try:
+        as_column(column, values)
+    except PenstockError as error:
+        raise BadState(f"Operator '{operator}': {error}") from None
 
 
 def keep_waiting(spec: Spec, state: KeyedState, held: Mapping[str, pa.Array]) -> None:

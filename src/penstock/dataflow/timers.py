@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import in_words
-from penstock.dataflow.key_state import KeyStates
+from penstock.dataflow.key_state import Kept, KeyStates
 from penstock.dataflow.keys import Hashes
 from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, TIME, Assigned, find, hashes_of
 from penstock.dataflow.output import Output
@@ -132,9 +132,9 @@ class Due:
                     self._call(call, keys[slot], values, output)
             if expired[slot]:
                 values.clear()
-            done = {slot: states.encoded(values)}
-            states.check(done)
-            states.write(done)
+            kept = Kept.of({slot: states.encoded(values)})
+            states.check(kept)
+            states.write(kept)
         output.settle()
 
     def _call(self, call: Any, key: dict[str, Any], values: Any, output: Output) -> None:

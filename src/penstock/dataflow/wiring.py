@@ -42,7 +42,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Send:
-    """The next operator runs in another task: route by the keys of its region."""
+    """The next operator runs in another task: route by the keys of its region, or deal out evenly where it has none."""
 
     pipeline: int
     operator: str

@@ -13,7 +13,7 @@ from math import isnan
 from penstock.core.decision import Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
-from penstock.core.observation import Observation
+from penstock.core.observation import Observation, RegionObservation
 from penstock.policies.organic_state import (
     OrganicState,
     RegionState,
@@ -117,9 +117,9 @@ class Organic:
         self, state: OrganicState, profiles: dict[str, RegionProfile], observation: Observation
     ) -> tuple[OrganicState, Decision]:
         regions = {n: r for n, r in state.regions if n in profiles}
-        kinds = {r.name: r.kind for r in observation.regions}
+        grows = {r.name: _grows(r) for r in observation.regions}
         if state.trial:
-            return self._evaluate(state, regions, profiles, kinds, observation)
+            return self._evaluate(state, regions, profiles, grows, observation)
         woken, known = False, all(r.reference is not None for r in regions.values())
         for name, fresh in profiles.items():
             regions[name], changed = self._update(regions[name], fresh)
@@ -135,7 +135,7 @@ class Organic:
             )
         trial, words = [], []
         for name in regions:
-            resolved, why = self._resolve(regions[name], kinds[name])
+            resolved, why = self._resolve(regions[name], grows[name])
             if resolved is not None:
                 regions[name] = resolved
                 trial.append(name)
@@ -153,7 +153,7 @@ class Organic:
 
     def _evaluate(
         self, state: OrganicState, regions: dict[str, RegionState], profiles: dict[str, RegionProfile],
-        kinds: dict[str, str], observation: Observation,
+        grows: dict[str, bool], observation: Observation,
     ) -> tuple[OrganicState, Decision]:  # fmt: skip
         trial = [n for n in state.trial if n in regions]
         failed = next(
@@ -167,7 +167,7 @@ class Organic:
         why = f"undone: throughput of {failed} {gain(regions[failed], profiles[failed]):+.0%}"
         shrunk = regions[failed].shrinking
         regions[failed] = revert(regions[failed])
-        again, how = (None, "") if shrunk else self._resolve(regions[failed], kinds[failed])
+        again, how = (None, "") if shrunk else self._resolve(regions[failed], grows[failed])
         if again is not None:
             regions[failed] = again
             return self._close(state, regions, tuple(trial), observation, f"{why}; instead {how}")
@@ -193,7 +193,7 @@ class Organic:
 
     # -- Algorithms 2, 3 and 4
 
-    def _resolve(self, region: RegionState, kind: str) -> tuple[RegionState | None, str]:
+    def _resolve(self, region: RegionState, grows: bool) -> tuple[RegionState | None, str]:
         """A configuration that should relieve the bottleneck pipelines, or None."""
         metrics = region.metrics
         if metrics is None or len(metrics.utilisation) != len(region.config[0]):
@@ -202,7 +202,7 @@ class Organic:
         if not hot:
             return None, ""
         starts = tuple(region.config[0][i] for i in hot)
-        ways = {"split": self._split(region, metrics, hot), "replicate": self._expand(region, kind, starts)}
+        ways = {"split": self._split(region, metrics, hot), "replicate": self._expand(region, grows, starts)}
         names = {"fusion": ["split"], "fission": ["replicate"], "fission-first": ["replicate", "split"]}
         for name in names.get(self.order, ["split", "replicate"]):
             config = ways[name]
@@ -226,8 +226,8 @@ class Organic:
             starts.append(region.config[0][i] + at)
         return allowed(region, (tuple(sorted(starts)), region.config[1]), [region.config[0][i] for i in hot])
 
-    def _expand(self, region: RegionState, kind: str, starts: tuple[int, ...]) -> Config | None:
-        if kind != "partitioned" or region.config[1] >= self.max_replicas:
+    def _expand(self, region: RegionState, grows: bool, starts: tuple[int, ...]) -> Config | None:
+        if not grows or region.config[1] >= self.max_replicas:
             return None
         return allowed(region, (region.config[0], region.config[1] + 1), starts)
 
@@ -277,3 +277,8 @@ class Organic:
                     f"{name}: fewer resources, since the busiest pipeline would be {expected:.0%} busy"
                 ]
         return [], []
+
+
+def _grows(region: RegionObservation) -> bool:
+    """Whether a region can have replicas: a stateless one where the plant gives it some, which Joker's does not."""
+    return region.kind == "partitioned" or (region.kind == "stateless" and region.replicas.limit > 1)

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
@@ -130,6 +131,32 @@ def test_organic_grows_a_region_that_holds_the_flow_back(tmp_path):
     )
     assert any("count" in text for text in journal.texts("decision"))
     run.finish()
+
+
+def test_organic_gives_replicas_to_a_stateless_region_that_holds_the_flow_back(tmp_path):
+    @operator(output={"k": int})
+    def parse(rows, output):
+        sum(range(2000 * len(rows)))
+        output.emit({"k": rows.column("k")})
+
+    graph = Graph("parsing")
+    graph.source("rows", {"k": int}).through(parse).sink("out")
+    journal = MemoryJournal()
+    policy = Organic(warmup=0, samples=1, bottleneck=0.05, increase=0.0)
+    run = start_in_process(graph, tmp_path, journal=journal, policy=policy, slots=4)
+    for _ in range(4):
+        run.feed(rows(np.arange(40)), partitions=1)
+        run.controller.step()
+    made = [c for r in journal.records if r["kind"] == "reconfiguration" for c in r["changes"]]
+    assert ("workers", "parse", 2) in [tuple(c[:3]) for c in made]
+    run.rescale(replicas={"parse": 3})
+    run.feed(rows(np.arange(40)), partitions=1)
+    assert sorted(run.profile.pipelines["parse/0"].rows) == [13, 13, 14], "as many rows to each"
+    run.finish()
+    files = (tmp_path / "out" / "out").glob("*.parquet")
+    assert sorted(k for f in files for k in pq.read_table(f).column("k").to_pylist()) == sorted(
+        [*range(40)] * 5
+    )
 
 
 def test_hot_groups_move_when_replicas_stay_uneven(tmp_path):

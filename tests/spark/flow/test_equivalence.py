@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dying import Killed, dying_at
 from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import operator
 from penstock.dataflow.reference import Reference
 from penstock.dataflow.regions import find_regions
 from penstock.dataflow.running_figures import running_count, running_sum
-from penstock.spark.runtime import milestones
 from penstock.testing.flow_run import start_in_process
 
 ROW = {"k": int, "j": int, "v": int}
@@ -113,7 +113,7 @@ def changes(draw, graph):
     region = draw(st.sampled_from(list(regions)))
     what = draw(st.sampled_from(["replicas", "pipelines", "overlap", "routing"]))
     if what == "replicas":
-        return {what: {region.name: draw(st.integers(1, 4)) if region.scales else 1}}
+        return {what: {region.name: draw(st.integers(1, 4)) if region.replicable else 1}}
     if what == "overlap":
         return {what: {region.name: draw(st.booleans())}}
     if what == "pipelines":
@@ -159,10 +159,6 @@ def whole(rows):
     return sorted((r["k"], r["j"], r["v"]) for r in rows)
 
 
-class Killed(BaseException):
-    """The process died."""
-
-
 def check(data, crashes):
     graph = data.draw(flows(), label="flow")
     batches = [batch(data.draw, graph) for _ in range(data.draw(st.integers(1, 4)))]
@@ -190,23 +186,6 @@ def check(data, crashes):
         spec = graph.nodes[graph.sinks[sink].stream.node].spec
         if spec.kind == "partitioned":
             assert keyed(seen[sink], spec.keys) == keyed(truth.get(sink, []), spec.keys), sink
-
-
-class dying_at:
-    """Die when the runtime comes to a named point."""
-
-    def __init__(self, point, number):
-        self.point, self.number = point, number
-
-    def __enter__(self):
-        milestones.hooks.append(self.die)
-
-    def die(self, name, number):
-        if (name, number) == (self.point, self.number):
-            raise Killed
-
-    def __exit__(self, *_):
-        milestones.hooks.remove(self.die)
 
 
 @settings(deadline=None, max_examples=50)

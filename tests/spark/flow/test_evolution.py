@@ -151,6 +151,23 @@ def test_a_time_to_live_that_comes_later_begins_when_it_comes(tmp_path):
     started(tmp_path, live, 4, batch([3], False, 101.0), batch([1, 2], False, 102.0))
     found = given_out(tmp_path, "out")
     assert [seen for k, seen in found if k == 1] == ["a=1", "a=2", "a=1"]
+    assert [seen for k, seen in found if k == 2] == ["a=1", "a=1"]
+
+
+@pytest.mark.parametrize("others", [0, 12])
+def test_keys_from_before_a_time_to_live_expire_whether_or_not_their_files_were_merged_meanwhile(
+    tmp_path, others
+):
+    live = flow(ttl=("t", 10.0))
+    started(tmp_path, flow(), 0, batch(range(20), False, 0.0))
+    meanwhile = [batch([30 + i], False, 51.0 + i / 10) for i in range(others)]
+    started(tmp_path, live, 1, batch([30], False, 50.0), *meanwhile, batch([31], False, 59.0))
+    started(
+        tmp_path, live, 3 + others, batch([5], False, 59.5), batch([30], False, 65.0), batch([6], False, 65.5)
+    )
+    found = given_out(tmp_path, "out")
+    assert [seen for k, seen in found if k == 5] == ["a=1", "a=2"]
+    assert [seen for k, seen in found if k == 6] == ["a=1", "a=1"]
 
 
 def test_tuples_that_wait_get_nulls_for_a_column_that_came_and_lose_one_that_went(tmp_path):

@@ -55,10 +55,10 @@ def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(sp
         engine=engine,
     )
     steps = [
-        {"replicas": {"count": 3}},
+        {"replicas": {"count": 3, "split": 2}},
         {"overlap": {"count": True}},
         {"replicas": {"count": 1}},
-        {"overlap": {"count": False}, "replicas": {"count": 2}},
+        {"overlap": {"count": False}, "replicas": {"count": 2, "split": 1}},
     ]
     seen = []
 
@@ -76,6 +76,9 @@ def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(sp
     assert [r["source"] for r in made][:1] == ["took effect"]
     assert seen[1].change.moved["count"]
     assert seen[1].pipelines["count/0"].cpu
+    assert min(seen[1].pipelines["split/0"].rows) > 100, (
+        "a stateless region's replicas have as many rows each"
+    )
     inspected = CliRunner().invoke(app, ["state", "inspect", str(tmp_path / "ck"), "--json"])
     found = json.loads(inspected.stdout)
     assert found["operators"]["count"]["keys"] == len(set(" ".join(listed).split()))

@@ -3,12 +3,17 @@
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock as ps
 from kafka_topics import new_topic, received, send
+from penstock.apps import trading, wordcount
+from penstock.apps.flow_app import Collected
+from penstock.apps.own_data import topic_lines, topic_rows
 from penstock.core.errors import PenstockError
 from penstock.dataflow import running_count
+from penstock.dataflow.schemas import schema_of
 from penstock.preference import skyline
 from penstock.spark import DeltaTable, KafkaTopic
 from penstock.spark.runtime import milestones
@@ -140,3 +145,25 @@ def test_two_sinks_cannot_share_a_topic(spark, broker, tmp_path):
     words.through(count, name="again").sink("b")
     with pytest.raises(PenstockError, match="cannot share one KafkaTopic"):
         flow.start(spark, output=KafkaTopic(broker.servers, "t"), checkpoint=tmp_path / "c")
+
+
+def test_applications_take_the_lines_and_the_named_fields_of_topics(spark, broker, tmp_path):
+    texts, rows = new_topic(broker, 2), new_topic(broker)
+    lines = wordcount.sentences(60)
+    send(broker, texts, [line.encode() for line in lines], 2)
+    quotes = pa.table(trading.quotes_of(np.arange(2000), 3)).to_pylist()
+    send(broker, rows, [{"when": q["ts"], "symbol": q["symbol"], "last": q["price"]} for q in quotes])
+    counts, candles = wordcount.Counts(), Collected()
+    flow = ps.Flow("topics")
+    words = flow.source("lines", topic_lines(spark, f"kafka://{broker.servers}/{texts}"))
+    wordcount.build(words).sink("counts", counts)
+    names = {"ts": "when", "symbol": "symbol", "price": "last"}
+    stream = topic_rows(spark, f"kafka://{broker.servers}/{rows}", names, schema_of(trading.QUOTE))
+    trading.build(flow.source("quotes", stream), 10, 2).sink("candles", candles)
+    run = flow.start(spark, checkpoint=tmp_path / "ck", available_now=True)
+    run.await_termination()
+    assert counts.counts == dict(wordcount.oracle(lines))
+    found = [] if candles.table is None else candles.table.to_pylist()
+    expected = trading.by_symbol(trading.oracle(quotes, 10, 2))
+    assert trading.by_symbol(found) == expected
+    assert expected

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -257,6 +258,36 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(make, sentence):
         make().check(SCHEMA)
 
 
+def by_window(query, rows):
+    """The aggregates of every window and group that has rows, by definition."""
+    found = {}
+    for number in range(-20, 80):
+        (start,), (end,) = (b.tolist() for b in query.panes.window_bounds([number]))
+        for r in rows:
+            if start <= r.time < end:
+                key = tuple(getattr(r, name) for name in query.groups)
+                found.setdefault((start, end, key), []).append(r)
+    return {key: answer(inside) for key, inside in found.items()}
+
+
+@settings(max_examples=60)
+@given(queries(), st.lists(row, max_size=40))
+def test_the_windows_of_a_table_are_those_of_brute_force_in_the_same_kind(query, rows):
+    table = pa.Table.from_batches([record_batch(rows)])
+    wanted = by_window(query, rows)
+    answered = query.evaluate(table)
+    assert answered.num_rows == len(wanted)
+    for r in answered.to_pylist():
+        key = (micros(r["window_start"]), micros(r["window_end"]), tuple(r[name] for name in query.groups))
+        for name in query.aggregates:
+            value = micros(r[name]) if name == "newest" else r[name]
+            assert value == pytest.approx(wanted[key][name]), name
+    if any(r.g for r in rows) and any(r.v for r in rows):  # pandas knows no type of a column without a value
+        frame = query.evaluate(table.to_pandas())
+        assert isinstance(frame, pd.DataFrame)
+        assert len(frame) == len(wanted)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["jobs", "resident"])
 def test_a_window_query_on_spark_goes_on_from_its_checkpoint(spark, tmp_path, engine):
@@ -294,3 +325,14 @@ def test_a_window_query_on_spark_goes_on_from_its_checkpoint(spark, tmp_path, en
     for r in found:
         figures = wanted.pop((micros(r["window_start"]), r["g"]))
         assert all(r[name] == figures[name] for name in query.aggregates)
+    if engine == "jobs":
+        frame = spark.read.schema("t timestamp, v long, x double, g string").parquet(str(tmp_path / "in"))
+        static = query.evaluate(frame).toArrow().to_pylist()
+        whole = {}
+        for start in range(-1_000_000, 4_000_000, 100_000):
+            for r in rows:
+                if start <= r.time < start + 1_000_000:
+                    whole.setdefault((start, r.g), []).append(r)
+        assert {(micros(r["window_start"]), r["g"]): r["own"] for r in static} == {
+            key: answer(inside)["own"] for key, inside in whole.items()
+        }

@@ -11,6 +11,7 @@ from penstock.core.errors import PenstockError
 from penstock.dataflow.evolution import Shape, outdated
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
+from penstock.spark.flow.state_store import OperatorState
 from penstock.spark.runtime.identity import OPERATOR
 
 
@@ -28,7 +29,7 @@ def evolved(state: FlowState, definition: Definition, identity: Mapping[str, Any
             "offsets go by a source's place, so keep the sources as they were, or start with a new checkpoint folder."
         )
     if before == now and state.shapes is not None:
-        return state
+        return _with_clocks(state, definition)
     known = {
         n: replace(s, region=now[n].region if n in now else None)
         for n, s in before.items()
@@ -41,12 +42,29 @@ def evolved(state: FlowState, definition: Definition, identity: Mapping[str, Any
         )
     _refuse_renaming(state, before, now)
     operators = {
-        name: kept.ignoring(outdated(name, before[name], now[name]))
+        name: _taken_over(name, kept, before[name], now[name])
         for name, kept in state.operators.items()
         if name in now and name in before
     }
     regions = {name: region.name for region in definition.regions for name in region.operators}
-    return replace(state, operators=operators, shapes=now, sources=sources, regions=regions)
+    taken = replace(state, operators=operators, shapes=now, sources=sources, regions=regions)
+    return _with_clocks(taken, definition)
+
+
+def _taken_over(name: str, kept: OperatorState, before: Shape, now: Shape) -> OperatorState:
+    """The state of an operator; a time to live that came begins now."""
+    taken = kept.ignoring(outdated(name, before, now))
+    return replace(taken, since=taken.clock) if now.ttl and not before.ttl else taken
+
+
+def _with_clocks(state: FlowState, definition: Definition) -> FlowState:
+    """The same without the clocks of operators that go by no event time any more: they would stand still."""
+    specs = {name: node.spec for name, node in definition.graph.nodes.items()}
+    operators = {
+        name: kept if specs[name].event_time else replace(kept, clock=None, since=None)
+        for name, kept in state.operators.items()
+    }
+    return replace(state, operators=operators)
 
 
 def shapes_in(state: FlowState, identity: Mapping[str, Any]) -> dict[str, Shape]:

@@ -136,7 +136,7 @@ class FlowPlant(BatchedPlant[Profile]):
 
     def _replicas(self, region: Region, seen: _Seen) -> Capacity:
         wanted = self._program.wanted.regions[region.name].replicas
-        limit = max(1.0, seen.slots) if region.scales else 1.0
+        limit = max(1.0, seen.slots) if region.replicable else 1.0
         return Capacity(wanted, wanted, seen.profile.plan.regions[region.name].replicas, limit)
 
     def _stage(self, pipeline: Pipeline, seen: _Seen, levels: Mapping[str, int]) -> StageObservation:

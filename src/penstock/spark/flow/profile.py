@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.invoke import OperatorFigures
 from penstock.dataflow.plan import Plan
+from penstock.dataflow.regions import Regions
 from penstock.dataflow.routing import moved
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.task_report import TaskReport
@@ -111,13 +112,14 @@ class BatchWork:
         """What the operators did, task by task."""
         return [figures for r in self.reports for figures in r.operators.values()]
 
-    def change(self, started: float) -> Reconfiguration | None:
+    def change(self, started: float, regions: Regions) -> Reconfiguration | None:
         """The change of plan that took effect with the batch, if there was one."""
         if self.plan == self.before:
             return None
         shifts = {
-            name: tuple(moved(self.before.regions[name].routing, region.routing))
-            for name, region in self.plan.regions.items()
+            r.name: tuple(moved(self.before.regions[r.name].routing, self.plan.regions[r.name].routing))
+            for r in regions
+            if r.scales
         }
         return Reconfiguration(
             before=self.before,
@@ -149,7 +151,7 @@ def profile_of(
         plan=work.plan,
         source_cpu=sum(r.cpu for r in first),
         source_seconds=max((r.seconds for r in first), default=0.0),
-        change=work.change(started),
+        change=work.change(started, definition.regions),
         extra={"drained": work.drained, "setup": work.setup},
     )
 

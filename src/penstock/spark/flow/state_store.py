@@ -61,17 +61,25 @@ class OperatorState:
     clock: int | None = None
     #: What is believed of the event times of the tuples that come.
     belief: Belief = field(default_factory=Belief)
+    #: The event clock where the time to live began that is in force, for keys that were there before it.
+    since: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         layers = [layer.to_json() for layer in self.layers]
-        return {"layers": layers, "clock": self.clock, "belief": self.belief.to_json()}
+        return {
+            "layers": layers,
+            "clock": self.clock,
+            "belief": self.belief.to_json(),
+            "since": self.since,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OperatorState":
         """The value that ``to_json`` gave."""
         belief = Belief.from_json(value["belief"]) if "belief" in value else Belief()
-        return cls(tuple(LayerFile.from_json(v) for v in value["layers"]), value["clock"], belief)
+        layers, clock = tuple(LayerFile.from_json(v) for v in value["layers"]), value["clock"]
+        return cls(layers, clock, belief, value.get("since", clock))
 
     def written(self, new: LayerFile, replaced: Collection[str] = ()) -> "OperatorState":
         """The state after a task wrote a layer for its groups, in the place of what some files held of them."""
@@ -88,7 +96,8 @@ class OperatorState:
         """The state with its event clock moved on."""
         if clock is None:
             return self
-        return replace(self, clock=clock if self.clock is None else max(clock, self.clock))
+        now = clock if self.clock is None else max(clock, self.clock)
+        return replace(self, clock=now, since=now if self.since is None else self.since)
 
 
 @dataclass
@@ -162,7 +171,7 @@ class TaskStore:
             return None
         table = read_segment(self.folder, layer.file, 0)
         if operator in self.tasks:
-            table = carried(table, self.tasks[operator], self.clock(operator), layer.ignored)
+            table = carried(table, self.tasks[operator], self.states[operator].since, layer.ignored)
         dead = mine - useful
         if dead and counts_by_group(table, self.groups)[sorted(dead)].any():
             return rows_of(table, sorted(useful), self.groups)

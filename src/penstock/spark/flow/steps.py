@@ -205,9 +205,8 @@ def _folded(definition: Definition, state: FlowState, part: SegmentRun, reports:
             owned = _owned(part.plan, region.region, region.keys, report.input.replica)
             layer = LayerFile(written.file, owned, written.rows, part.batch)
             operators[name] = operators.get(name, OperatorState()).written(layer, written.replaced)
-        for name, figures in report.operators.items():
-            if figures.clock is not None:
-                operators[name] = operators.get(name, OperatorState()).at(figures.clock)
+    for name, clock in _clocks(reports).items():
+        operators[name] = operators.get(name, OperatorState()).at(clock)
     deferred = tuple(o for o in state.deferred if (o.batch, o.segment) != (part.batch, part.segment))
     for segment in sorted({s for report in reports for s in report.later}):
         files = tuple(r.inbox for r in reports if segment in r.later and r.inbox)
@@ -223,6 +222,15 @@ def _folded(definition: Definition, state: FlowState, part: SegmentRun, reports:
         if not file.folder
     )
     return replace(state, operators=operators, deferred=deferred, handed=(*state.handed, *handed))
+
+
+def _clocks(reports: Reports) -> dict[str, int]:
+    """The newest event time that each operator saw."""
+    found: dict[str, int] = {}
+    for name, figures in (item for report in reports for item in report.operators.items()):
+        if figures.clock is not None:
+            found[name] = max(figures.clock, found.get(name, figures.clock))
+    return found
 
 
 def _owned(plan: Plan, region: str, keys: tuple[str, ...], replica: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +91,8 @@ class Worker:
         self.messages: list[Message] = []
         self.later: list[Message] = []
         self.number = 0
+        #: Chunks that were dealt out to replicas without keys.
+        self.dealt = 0
         self.counts: dict[str, NDArray[np.int64]] = {}
         self.writer = Writer(job.outputs, job.prefix, job.batch, origin)
         self.started, self.cpu = time.perf_counter(), time.process_time()
@@ -121,7 +124,7 @@ class Worker:
     def _send(self, target: Send, chunk: Chunk) -> None:
         pipeline = self.job.wiring.layout.pipelines[target.pipeline]
         if not pipeline.keys:
-            self._post(pipeline, 0, target.port, chunk)
+            self._deal(pipeline, target.port, chunk)
             return
         chunk = self._with_keys(target, pipeline, chunk)
         if target.pipeline in self.inside:
@@ -139,6 +142,14 @@ class Worker:
         for replica in range(pipeline.replicas):
             begin, end = int(edges[replica]), int(edges[replica + 1])
             self._post(pipeline, replica, target.port, moved.part(begin, end))
+
+    def _deal(self, pipeline: Pipeline, port: str, chunk: Chunk) -> None:
+        """Rows for a region without keys: as many to each replica; what cannot be divided goes to each in turn."""
+        edges = np.linspace(0, chunk.rows, pipeline.replicas + 1).astype(int).tolist()
+        for at, (begin, end) in enumerate(pairwise(edges)):
+            replica = (at + self.origin + self.dealt) % pipeline.replicas
+            self._post(pipeline, replica, port, chunk.part(begin, end))
+        self.dealt += 1
 
     def _keep(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> None:
         """Rows for a pipeline colocated with this task stay here: they have kept their keys (see ``kept_keys.py``)."""

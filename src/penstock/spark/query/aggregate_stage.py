@@ -10,6 +10,7 @@ written when it is made, and only read after that. (Adamax: two stacks; Tangwong
 import re
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +34,9 @@ _SLICE = re.compile(r"-(front|back)(\d+)of(\d+)-")
 class Stacks:
     """The stacks of one slice while a round is worked on."""
 
+    grouped: GroupedAggregates
+    #: The partial results of a pane.
+    pane: Callable[[int], pa.Table]
     #: Pane -> the combination of all front panes from it on, ascending.
     front: dict[int, pa.Table] = field(default_factory=dict)
     #: Panes whose combination is ``merged``, ascending.
@@ -42,6 +46,32 @@ class Stacks:
     turned: int = _NOTHING
     #: Whether the front is another one than that in the file.
     changed: bool = False
+
+    def push(self, pane: int) -> None:
+        """Take the next pane."""
+        new = self.pane(pane)
+        self.merged = new if self.merged is None else self.grouped.merge(self.merged, new)
+        self.back.append(pane)
+
+    def window(self, first: int) -> pa.Table:
+        """The partial results of the panes from ``first`` to the last one pushed."""
+        if self.back and self.back[0] < first:
+            self.turn(first)
+        start = next((pane for pane in self.front if pane >= first), None)
+        pieces = [] if start is None else [self.front[start]]
+        pieces += [] if self.merged is None else [self.merged]
+        return pieces[0] if len(pieces) == 1 else self.grouped.combined(pieces)
+
+    def turn(self, first: int) -> None:
+        """The back becomes the front, without the panes before ``first``."""
+        made: dict[int, pa.Table] = {}
+        sofar: pa.Table | None = None
+        for pane in reversed([p for p in self.back if p >= first]):
+            here = self.pane(pane)
+            sofar = here if sofar is None else self.grouped.merge(here, sofar)
+            made[pane] = sofar
+        self.front = dict(sorted(made.items()))
+        self.turned, self.back, self.merged, self.changed = self.back[-1], [], None, True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +102,12 @@ class AggregateStage(NumberedStage):
         answers: list[pa.Table] = []
         for window in self.windows:
             while pending and pending[0] <= window.last:
-                self._push(stacks, pending.pop(0), number)
-            answers.append(self._window(stacks, window, number))
+                stacks.push(pending.pop(0))
+            answers.append(stacks.window(window.first))
         for pane in pending:
-            self._push(stacks, pane, number)
+            stacks.push(pane)
         if stacks.back and stacks.back[0] < self.needed_from:
-            self._turn(stacks, self.needed_from, number)  # now, while the parts of all its panes are there
+            stacks.turn(self.needed_from)  # now, while the parts of all its panes are there
         done = time.perf_counter()
         files = self._saved(stacks, number)
         return WindowReport(
@@ -103,33 +133,9 @@ class AggregateStage(NumberedStage):
         own = table.column(CODE).to_numpy().view(np.uint64) % np.uint64(self.slices) == number
         return table.filter(pa.array(own))
 
-    def _push(self, stacks: Stacks, pane: int, number: int) -> None:
-        new = self._pane(pane, number)
-        stacks.merged = new if stacks.merged is None else self.grouped.merge(stacks.merged, new)
-        stacks.back.append(pane)
-
-    def _window(self, stacks: Stacks, window: Span, number: int) -> pa.Table:
-        if stacks.back and stacks.back[0] < window.first:
-            self._turn(stacks, window.first, number)
-        first = next((pane for pane in stacks.front if pane >= window.first), None)
-        pieces = [] if first is None else [stacks.front[first]]
-        pieces += [] if stacks.merged is None else [stacks.merged]
-        return pieces[0] if len(pieces) == 1 else self.grouped.combined(pieces)
-
-    def _turn(self, stacks: Stacks, first: int, number: int) -> None:
-        """The back becomes the front, without the panes before ``first``."""
-        made: dict[int, pa.Table] = {}
-        sofar: pa.Table | None = None
-        for pane in reversed([p for p in stacks.back if p >= first]):
-            here = self._pane(pane, number)
-            sofar = here if sofar is None else self.grouped.merge(here, sofar)
-            made[pane] = sofar
-        stacks.front = dict(sorted(made.items()))
-        stacks.turned, stacks.back, stacks.merged, stacks.changed = stacks.back[-1], [], None, True
-
     def _restored(self, number: int) -> Stacks:
         """The stacks as they were; parts tell which panes the back has."""
-        stacks = Stacks()
+        stacks = Stacks(self.grouped, lambda pane: self._pane(pane, number))
         mine = [f for f in self.files if _SLICE.search(f) and _slice_of(f)[1:] == (number, self.slices)]
         same = bool(mine)
         fronts: dict[int, list[pa.Table]] = {}

@@ -1,20 +1,15 @@
 """The streaming preference query: what a user writes, checks, starts."""
 
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.preference.preference import Preference
-from penstock.spark.query import static_windows as static
 from penstock.spark.query.pane_stage import GroupedPreference
-from penstock.spark.query.static_kinds import arrow_of
-from penstock.spark.query.stream_query import StreamQuery, schema_of_frame
+from penstock.spark.query.static_windows import StaticPreference
+from penstock.spark.query.stream_query import StreamQuery
 from penstock.spark.query.window_stage import SHARED, STRATEGIES
-
-#: The kind of table that a query is asked over.
-T = TypeVar("T")
 
 RESERVED = ("window_start", "window_end")
 
@@ -84,25 +79,7 @@ class PreferenceQuery(StreamQuery, _Preferred):
         """The query in the run's journal, where it has no name."""
         return repr(self.preference)
 
-    def evaluate(self, frame: T) -> T:
-        """The same windows over a static table: every window that holds at least one row.
-
-        A Spark DataFrame is evaluated in parallel, a pandas DataFrame or an Arrow table in this process, without Spark; the
-        answer is of the same kind. Nothing is late here, and rows that cannot be used (null or NaN where needed) are left
-        out.
-        """
+    def static(self, schema: pa.Schema) -> StaticPreference:
+        """The same windows over a static table."""
         grouped = GroupedPreference(self.preference, self.groups)
-        local = arrow_of(frame)
-        answer: Any
-        if local is not None:
-            table, back = local
-            self.check(table.schema)
-            answer = back(static.evaluate_table(table, grouped, self.panes, self.time, table.schema))
-            return cast(T, answer)
-        spark_frame: Any = frame
-        if spark_frame.isStreaming:
-            raise PenstockError("evaluate() needs a static DataFrame; use start() for a stream.")
-        schema = schema_of_frame(spark_frame)
-        self.check(schema)
-        answer = static.evaluate(spark_frame, grouped, self.panes, self.time, schema)
-        return cast(T, answer)
+        return StaticPreference(grouped, self.panes, self.time, schema)

@@ -6,6 +6,7 @@ the pane. A task combines each of its panes once, by the same algorithms that th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +36,27 @@ class PaneRun:
     last: int
 
 
-def evaluate(
-    frame: DataFrame, grouped: GroupedPreference, model: PaneModel, time: str, schema: pa.Schema
-) -> DataFrame:
+class Static(Protocol):
+    """What is asked of the windows."""
+
+    model: PaneModel
+    time: str
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of the answer."""
+
+    def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
+        """The panes of some rows, rising, and the partial result of each."""
+
+    def answers(self, run: PaneRun, parts: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
+        """The windows of a run from the partial results of its panes, several of a pane one below the other."""
+
+
+def evaluate(frame: DataFrame, how: Static) -> DataFrame:
     """All windows that hold at least one row; rows that cannot be used are left out."""
-    result = from_arrow_schema(result_schema(schema, time, grouped.preference))
-    counted = frame.select(time).mapInArrow(PaneCounts(time, model.pane_us), "pane long, rows long")
+    result, model = from_arrow_schema(how.result), how.model
+    counted = frame.select(how.time).mapInArrow(PaneCounts(how.time, model.pane_us), "pane long, rows long")
     counts: dict[int, int] = {}
     for row in counted.collect():
         counts[row.pane] = counts.get(row.pane, 0) + row.rows
@@ -48,29 +64,24 @@ def evaluate(
     runs = _runs(model, counts, tasks)
     if not runs:
         return frame.sparkSession.createDataFrame([], result)
-    attributes = tuple(a.column for a in grouped.preference.attributes if a.direction != "diff")
     return (
-        frame.mapInArrow(Reduce(grouped, time, attributes, model.pane_us, runs), MESSAGE_SCHEMA)
+        frame.mapInArrow(Reduce(how, runs), MESSAGE_SCHEMA)
         .repartitionById(len(runs), "worker")
-        .mapInArrow(Windows(grouped, model, time, schema, runs), result)
+        .mapInArrow(Windows(how, runs), result)
     )
 
 
-def evaluate_table(
-    table: pa.Table, grouped: GroupedPreference, model: PaneModel, time: str, schema: pa.Schema
-) -> pa.Table:
+def evaluate_table(table: pa.Table, how: Static) -> pa.Table:
     """The same over an Arrow table, in this process, without Spark."""
     counts: dict[int, int] = {}
-    for counted in PaneCounts(time, model.pane_us)(iter(table.to_batches())):
+    for counted in PaneCounts(how.time, how.model.pane_us)(iter(table.to_batches())):
         for pane, rows in zip(counted["pane"].to_pylist(), counted["rows"].to_pylist(), strict=True):
             counts[pane] = counts.get(pane, 0) + rows
-    runs = _runs(model, counts, 1)
-    result = result_schema(schema, time, grouped.preference)
+    runs = _runs(how.model, counts, 1)
     if not runs:
-        return result.empty_table()
-    attributes = tuple(a.column for a in grouped.preference.attributes if a.direction != "diff")
-    parts = Reduce(grouped, time, attributes, model.pane_us, runs)(iter(table.to_batches()))
-    return pa.Table.from_batches(Windows(grouped, model, time, schema, runs)(parts)).cast(result)
+        return how.result.empty_table()
+    parts = Reduce(how, runs)(iter(table.to_batches()))
+    return pa.Table.from_batches(Windows(how, runs)(parts), how.result)
 
 
 def _runs(model: PaneModel, counts: dict[int, int], tasks: int) -> tuple[PaneRun, ...]:
@@ -116,23 +127,14 @@ class PaneCounts:
 class Reduce:
     """Partial results of one input partition's panes, sent to the runs that need them."""
 
-    grouped: GroupedPreference
-    time: str
-    attributes: tuple[str, ...]
-    pane_us: int
+    how: Static
     runs: tuple[PaneRun, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Select by pane and pack."""
+        """Reduce by pane and pack."""
         number = 0
         for chunk in gathered(batches, ROWS_PER_CHUNK):
-            checked = check_rows(chunk, self.time, self.attributes)
-            panes = checked.times // self.pane_us
-            order = np.argsort(panes, kind="stable")
-            table = pa.Table.from_batches([checked.rows]).take(pa.array(order))
-            distinct, starts = np.unique(panes[order], return_index=True)
-            ends = np.append(starts[1:], len(panes))
-            reduced = [self.grouped.select(table.slice(s, e - s)) for s, e in zip(starts, ends, strict=True)]
+            distinct, reduced = self.how.reduced(chunk)
             for worker, run in enumerate(self.runs):
                 wanted = np.flatnonzero((distinct >= run.first) & (distinct <= run.last))
                 if len(wanted):
@@ -147,10 +149,7 @@ class Reduce:
 class Windows:
     """The windows of some runs."""
 
-    grouped: GroupedPreference
-    model: PaneModel
-    time: str
-    schema: pa.Schema
+    how: Static
     runs: tuple[PaneRun, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,8 +159,39 @@ class Windows:
             for worker, payload in zip(batch.column("worker"), batch.column("payload"), strict=True):
                 payloads.setdefault(worker.as_py(), []).append(payload.as_buffer())
         for worker, some in sorted(payloads.items()):
-            panes = {pane: self.grouped.select(table) for pane, table in by_pane(some).items()}
-            yield from self._answers(self.runs[worker], panes)
+            yield from self.how.answers(self.runs[worker], by_pane(some))
+
+
+@dataclass(frozen=True)
+class StaticPreference:
+    """Windows of a preference."""
+
+    grouped: GroupedPreference
+    model: PaneModel
+    time: str
+    schema: pa.Schema
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of the answer."""
+        return result_schema(self.schema, self.time, self.grouped.preference)
+
+    def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
+        """The preferred rows of each pane."""
+        attributes = tuple(a.column for a in self.grouped.preference.attributes if a.direction != "diff")
+        checked = check_rows(chunk, self.time, attributes)
+        panes = checked.times // self.model.pane_us
+        order = np.argsort(panes, kind="stable")
+        table = pa.Table.from_batches([checked.rows]).take(pa.array(order))
+        distinct, starts = np.unique(panes[order], return_index=True)
+        ends = np.append(starts[1:], len(panes))
+        return distinct, [
+            self.grouped.select(table.slice(s, e - s)) for s, e in zip(starts, ends, strict=True)
+        ]
+
+    def answers(self, run: PaneRun, parts: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Window after window."""
+        yield from self._answers(run, {pane: self.grouped.select(table) for pane, table in parts.items()})
 
     def _answers(self, run: PaneRun, panes: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
         order = sorted(panes)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, TypeVar, Unpack, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,6 +30,8 @@ from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
 from penstock.spark.query.routing import check_time_column
 from penstock.spark.query.run import QueryRun
+from penstock.spark.query.static_kinds import arrow_of
+from penstock.spark.query.static_windows import Static, evaluate, evaluate_table
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.output_places import OutputPlaces, Place
@@ -42,6 +44,9 @@ from penstock.spark.runtime.starting import (
     refuse_connect,
     takes_options,
 )
+
+#: The kind of table that a query is asked over.
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,32 @@ class StreamQuery(ABC):
     @abstractmethod
     def label(self) -> str:
         """The query in the run's journal, where it has no name."""
+
+    @abstractmethod
+    def static(self, schema: pa.Schema) -> Static:
+        """The same windows over a static table with this schema."""
+
+    def evaluate(self, frame: T) -> T:
+        """The same windows over a static table: every window that holds at least one row.
+
+        A Spark DataFrame is evaluated in parallel, a pandas DataFrame or an Arrow table in this process, without Spark; the
+        answer is of the same kind. Nothing is late here, and rows that cannot be used (null or NaN where needed) are left
+        out.
+        """
+        local = arrow_of(frame)
+        answer: Any
+        if local is not None:
+            table, back = local
+            self.check(table.schema)
+            answer = back(evaluate_table(table, self.static(table.schema)))
+            return cast(T, answer)
+        given: Any = frame
+        if given.isStreaming:
+            raise PenstockError("evaluate() needs a static DataFrame; use start() for a stream.")
+        schema = schema_of_frame(given)
+        self.check(schema)
+        answer = evaluate(given, self.static(schema))
+        return cast(T, answer)
 
     def check_settings(self) -> None:
         """Raise one sentence where what all queries have is wrong."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.aggregates import Aggregate
 from penstock.core.errors import PenstockError
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
+from penstock.spark.query.static_aggregates import StaticAggregates
 from penstock.spark.query.stream_query import StreamQuery
 from penstock.spark.query.window_program import WindowProgram
 
@@ -72,3 +73,8 @@ class WindowQuery(StreamQuery, _Aggregated):
                     f"An aggregate cannot be called '{name}': the result has a column of that name, or it has a dot; rename it."
                 )
         _ = GroupedAggregates(self.aggregates, self.groups, schema).results
+
+    def static(self, schema: pa.Schema) -> StaticAggregates:
+        """The same windows over a static table."""
+        grouped = GroupedAggregates(self.aggregates, self.groups, schema)
+        return StaticAggregates(grouped, self.panes, self.time)

@@ -1,0 +1,31 @@
+"""Pages of benchmarks that are run a part at a time."""
+
+import numpy as np
+
+from penstock_lab.part_pages import write_page
+from penstock_lab.results import ResultsPage, Table
+
+
+def report(part, figure):
+    made = ResultsPage("Bench", f"penstock bench x --part {part}", seconds=5.0)
+    made.tables.append(
+        Table(f"Table of {part}", ("what", "rows/s"), [("ours", np.float64(figure))], "A note.")
+    )
+    made.claim(f"Claim of {part}", "at least 1", str(figure), figure >= 1)
+    return made
+
+
+def test_the_page_has_the_parts_run_so_far_and_a_part_run_again_takes_the_place_of_its_former_self(tmp_path):
+    write_page(report("one", 2.0), tmp_path, "x", "one")
+    write_page(report("two", 3.0), tmp_path, "x", "two")
+    write_page(report("one", 0.5), tmp_path, "x", "one")
+    page = (tmp_path / "x.md").read_text()
+    assert "Made by `penstock bench x --part one` in 5 s, `penstock bench x --part two` in 5 s." in page
+    assert page.count("Table of one") == 1
+    assert "| ours | 0.5 |" in page
+    assert "| Claim of one | at least 1 | at least 1 | 0.5 | differs |" in page
+    assert "| Claim of two | at least 1 | at least 1 | 3.0 | pass |" in page
+    whole = report("all", 4.0)
+    write_page(whole, tmp_path, "x", None)
+    assert (tmp_path / "x.md").read_text() == whole.as_markdown()
+    assert not (tmp_path / "x.parts.json").exists()
