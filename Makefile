@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run test check docs lock clean
+.PHONY: help setup java run test check docs pictures lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ check: $(STAMP) ## lint, types, import contract, doctests
 docs: $(STAMP) ## the site, into build/site; broken links are errors
 	@$(BIN)/python scripts/make-reference docs/reference
 	@$(BIN)/zensical build --clean --strict
+
+pictures: setup docs ## the pictures of README and site, from a real run of the demo (needs Chromium)
+	@PENSTOCK_PICTURES="$(CURDIR)/docs/images" $(BIN)/python -m pytest -p no:cacheprovider tests/page/test_browser.py -k "pictures or first_page" -rP
 
 lock: ## pin the dependencies anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \

@@ -50,6 +50,23 @@ def _group(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch):
+    """The pictures that a test draws, each held to what is promised of every one."""
+    import penstock.picture
+    from drawn import check
+
+    figures, write = [], penstock.picture._write
+
+    def checked(figure, path):
+        check(figure)
+        figures.append(figure)
+        write(figure, path)
+
+    monkeypatch.setattr(penstock.picture, "_write", checked)
+    return figures
+
+
 @pytest.fixture
 def recorded(monkeypatch):
     """The folder of recorded data, as excerpts."""

@@ -95,6 +95,9 @@ def test_an_unmodified_program_is_watched_and_keeps_its_arguments_and_exit_code(
     assert set(tables.stages["stage"]) == {"mine"}
     assert any("local mode" in text for text in tables.warnings["text"])
     assert json.loads(journal.read_text().splitlines()[0])["plant"] == "spark"
+    reported = CliRunner().invoke(app, ["report", str(journal), "--html", str(tmp_path / "page.html")])
+    assert reported.exit_code == 0, reported.output
+    assert "<title>Query mine - Penstock</title>" in (tmp_path / "page.html").read_text()
 
 
 def test_a_program_that_names_no_master_runs_on_the_cluster_that_is_named(cluster, tmp_path):

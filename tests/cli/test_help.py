@@ -9,7 +9,7 @@ CODE = """
 import sys
 from penstock.cli import app
 app(["--help"], standalone_mode=False)
-heavy = {"numpy", "scipy", "numba", "pyarrow", "pyspark", "pandas", "matplotlib"} & set(sys.modules)
+heavy = {"numpy", "scipy", "numba", "pyarrow", "pyspark", "pandas", "matplotlib", "multiprocessing", "rich.markdown"} & set(sys.modules)
 assert not heavy, heavy
 """
 

@@ -6,6 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+import penstock as ps
 from penstock.cli import app, main
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.controller import Controller, run
@@ -16,6 +17,7 @@ from penstock.core.plant import Applied
 from penstock.policies.catalog import policy_named
 from penstock.sim.load import load
 from penstock.sim.plant_catalog import plant_parameters, simulated_plant
+from waiting import until
 
 SIMULATED = ("spark", "operator", "preference", "network", "regions")
 
@@ -129,3 +131,49 @@ def test_seconds_that_two_periods_share_count_once(tmp_path):
     figures, html = reported(tmp_path / "journal.jsonl", tmp_path)
     assert figures["core_seconds"] == 4 * 120
     assert "<title>Flow words - Penstock</title>" in html
+
+
+def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
+    """A query, a flow and an attached query on Spark; those of the simulator are above."""
+    traffic = spark.readStream.format("penstock-traffic").option("rate", 500).option("seconds", 4)
+    query = ps.PreferenceQuery(
+        ps.skyline_of(ps.minimize("a0"), ps.minimize("a1")), time="event_time", window="1 second"
+    )
+    of_query = query.start(
+        traffic.option("dims", 2).load(),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "query",
+        available_now=True,
+    )
+
+    @ps.operator(keys="key", state={"n": int}, grain="key", output={"key": int, "n": int})
+    def count(rows, state, output):
+        state["n"] += len(rows)
+        output.emit({"key": rows[0]["key"], "n": state["n"]})
+
+    of_query.await_termination()
+    flow = ps.Flow("counts")
+    flow.source("rows", traffic.option("keys", 5).load().select("key")).through(count).sink("counts")
+    flow.start(
+        spark, checkpoint=tmp_path / "flow", output=tmp_path / "counts", available_now=True
+    ).await_termination()
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    mine = stream.writeStream.format("noop").queryName("mine").trigger(processingTime="1 second").start()
+    handle = ps.attach(mine, executors=(1, 2), target=5.0, period=0.5, journal=tmp_path / "attached.jsonl")
+    try:
+        until(lambda: "arrival_rate" in (tmp_path / "attached.jsonl").read_text(), "an observation with rows")
+    finally:
+        handle.stop()
+        mine.stop()
+    for journal, title in (
+        (tmp_path / "query" / "journal.jsonl", "Query"),
+        (tmp_path / "flow" / "journal.jsonl", "Flow counts"),
+        (tmp_path / "attached.jsonl", "Query mine"),
+    ):
+        figures, html = reported(journal, tmp_path)
+        assert figures["observations"] >= 1
+        assert figures["core_seconds"] <= figures["static_peak_core_seconds"] * 1.000001
+        assert f"<title>{title}" in html
+        inside = data_of(html)
+        assert inside["clock"] == "wall"
+        assert "journal.jsonl" not in inside["title"]

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from page import axe
 from page.journals import HEADER, write
+from penstock.cli import app
 from penstock.core.journal import FileJournal, MemoryJournal
 from penstock.page.document import write_report
 from penstock.page.server import PageServer
@@ -115,7 +118,6 @@ def test_the_page_follows_a_run_through_a_reload_a_pause_and_the_end_of_its_driv
     assert run.paused
     tab.click("#pause")
     seen(tab, "document.getElementById('state').dataset.state === 'running'")
-    picture(tab, "page.png")
     run.server.close()
     seen(tab, "['ended', 'lost'].includes(document.getElementById('state').dataset.state)")
     assert points(tab) == 60, "what was seen stays"
@@ -170,7 +172,6 @@ def test_the_report_is_the_same_page_with_the_data_inside(tab, tmp_path):
     assert "missed target" in tab.inner_text("#tiles")
     assert "SASO" in tab.inner_text("#words")
     assert tab.asked == [(tmp_path / "report.html").as_uri()], "one file, and nothing else is asked for"
-    picture(tab, "report.png")
 
 
 def test_penstock_watch_shows_a_journal_that_grows(tab, tmp_path):
@@ -204,18 +205,95 @@ def test_the_first_page_of_the_site_shows(tab):
     picture(tab, "site.png", full_page=False)
 
 
-AXE = os.environ.get("PENSTOCK_AXE")
+@pytest.mark.skipif(not PICTURES, reason="PENSTOCK_PICTURES names no folder: make pictures")
+def test_the_pictures_of_the_documentation_are_of_a_real_run(tab, tmp_path):
+    """A minute of the demo as ``make run`` starts it: its page while it runs, its report and its picture after it."""
+    folder = tmp_path / "demo"
+    call = ["run", "demo", "--seconds", "60", "--output", str(folder), "--page", "127.0.0.1:0"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "penstock", *call], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said = next(line for line in child.stdout if "http://" in line)
+        tab.goto(said[said.index("http://") :].split()[0])
+        shown = "document.body.dataset.points > 0 && mirror.whole.columns.time.at(-1) - mirror.whole.columns.time[0]"
+        until(lambda: tab.evaluate(shown) > 45, "most of a minute of the run", every=0.5)
+        picture(tab, "page.png")
+        rest = child.stdout.read()
+    finally:
+        child.terminate()
+    assert child.wait(PATIENCE) == 0, rest
+    sys.stdout.write(rest)  # its last sentence belongs under the picture in README
+    write_report(folder / "checkpoint" / "journal.jsonl", tmp_path / "report.html")
+    tab.goto((tmp_path / "report.html").as_uri())
+    seen(tab, "document.body.dataset.points > 0")
+    picture(tab, "report.png")
+    shutil.copy(folder / "run.png", Path(PICTURES) / "demo.png")
 
 
-@pytest.mark.skipif(AXE is None, reason="PENSTOCK_AXE names no axe.min.js")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(tab, tmp_path, scheme):
+def live_page(tmp_path, run):
+    write(run, 300)
+    return run.server.address
+
+
+def report_page(tmp_path, run):
     path = tmp_path / "journal.jsonl"
     with FileJournal(path, HEADER) as journal:
         write(journal, 300)
+        journal.warning(300.0, "a test", "something to look at")
     write_report(path, tmp_path / "report.html")
-    tab.emulate_media(color_scheme=scheme)
-    tab.goto((tmp_path / "report.html").as_uri())
-    tab.add_script_tag(path=AXE)
-    found = tab.evaluate("axe.run().then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))")
-    assert found == [], json.dumps(found, indent=1)
+    return (tmp_path / "report.html").as_uri()
+
+
+def comparison_page(tmp_path, run):
+    page = tmp_path / "compare.html"
+    call = ["simulate", "--trace", "poisson:rate=300", "--seconds", "60", "-p", "Ds2", "-p", "Static"]
+    assert CliRunner().invoke(app, [*call, "--html", str(page)]).exit_code == 0
+    return page.as_uri()
+
+
+def site_page(tmp_path, run):
+    if not SITE.exists():
+        pytest.skip("the site has not been built: make docs")
+    return SITE.as_uri()
+
+
+#: Who is looked at, and a condition that holds once it is drawn.
+LOOKED_AT = {
+    "live page": (live_page, "document.body.dataset.points == 300"),
+    "report": (report_page, "document.body.dataset.points == 300"),
+    "comparison": (comparison_page, "document.images[0].complete"),
+    "first page of the site": (site_page, "document.readyState === 'complete'"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_axe_finds_nothing(browser, run, tmp_path, name):
+    """In light and dark; rules of WCAG 2.1 A and AA, and what axe calls best practice."""
+    try:
+        script = axe.script()
+    except axe.Unavailable as why:
+        pytest.skip(f"axe-core is not to be had: {why}")
+    address, drawn = LOOKED_AT[name][0](tmp_path, run), LOOKED_AT[name][1]
+    context = browser.new_context(bypass_csp=True, viewport={"width": 1100, "height": 900})
+    found = {}
+    try:
+        broken = context.new_page()
+        broken.set_content("<body style='color: #ccc; background: #fff'>pale<img src='data:,'></body>")
+        broken.add_script_tag(path=script)
+        assert {"color-contrast", "image-alt"} <= {v[1] for v in broken.evaluate(axe.ASK)["violations"]}
+        for scheme in ("light", "dark"):
+            page = context.new_page()
+            page.set_default_timeout(LONG)
+            page.emulate_media(color_scheme=scheme)
+            page.goto(address)
+            seen(page, drawn)
+            page.add_script_tag(path=script)
+            found[scheme] = page.evaluate(axe.ASK)
+            page.close()
+    finally:
+        context.close()
+    sys.stdout.write(f"{name}: {json.dumps(found)}\n")  # pytest -rP shows it
+    for scheme, result in found.items():
+        assert result["violations"] == [], f"{scheme}: {json.dumps(result['violations'], indent=1)}"
+        assert result["passed"] > 10

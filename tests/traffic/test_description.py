@@ -192,18 +192,13 @@ def test_a_trace_of_batches_is_noticed_and_no_limit_is_read_from_the_batches():
     assert describe(np.sort(np.random.default_rng(1).uniform(0, 300, 60_000))).batching is None
 
 
-def test_the_plot_says_that_a_limit_was_not_read_and_its_legends_cover_no_curve(tmp_path):
-    from matplotlib.figure import Figure
-
-    from penstock.traffic import plot
-
-    found = describe(np.cumsum(np.repeat([0.001, 0.01], 20_000)))  # one step of the rate: rises to the end
+def test_the_plot_says_that_a_limit_was_not_read_and_its_legends_cover_no_curve(drawn, tmp_path):
+    times = np.cumsum(np.repeat([0.001, 0.01], 20_000))  # one step of the rate: rises to the end
+    found = describe(times)
     assert not found.limit.settled
-    assert "not read" in plot._headline(found, "")
-    figure = Figure(layout="constrained")
-    axis = figure.subplots()
-    plot._dispersion(axis, found)
-    figure.savefig(tmp_path / "x.png")
-    legend, inside = axis.get_legend().get_window_extent(), axis.get_window_extent()
-    assert legend.y1 <= inside.y0
+    plot_trace(tmp_path / "x.png", times, found)
+    (figure,) = drawn
+    assert "not read" in figure.get_suptitle()
+    axis = figure.axes[3]
+    assert axis.get_legend().get_window_extent().y1 <= axis.get_window_extent().y0
     assert any("no limit read" in text.get_text() for text in axis.get_legend().get_texts())

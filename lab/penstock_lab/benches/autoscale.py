@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
+from penstock.picture import BLUE, GREEN, INK, PURPLE, RED, picture
 from penstock.spark.cluster import LocalCluster
 from penstock.traffic import map2, poisson, read_trace
 from penstock_lab.data import data_folder
@@ -291,26 +292,24 @@ def _against_spark(
 
 
 def _plot(path: Path, curves: dict[str, Any], loads: Loads, target: float) -> Path:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 2.0 + 1.9 * len(curves)), layout="constrained")
-    axes = figure.subplots(len(curves) + 1, 1, sharex=True, squeeze=False)[:, 0]
     rate = next(iter(curves.values()))[3]
-    axes[0].fill_between(np.arange(len(rate)), rate, color="#c9dcf2", step="post")
-    axes[0].set_ylabel("rows/s")
-    for axis, (name, (times, held, slots, _)) in zip(axes[1:], curves.items(), strict=True):
-        axis.plot(np.arange(len(slots)) * SLOT, slots, color="#553c9a", lw=1.3)
-        axis.axhline(target, color="#c53030", ls="--", lw=1)
-        axis.set_ylabel("P95 delay (s)")
-        axis.set_ylim(0, min(max(2.5 * target, 1.0), max(1.2 * target, float(np.nanmax(slots)) * 1.1)))
-        other = axis.twinx()
-        other.step(times, held, color="#22543d", lw=1.3, where="post")
-        other.set_ylim(0, 4.6)
-        other.set_ylabel("executors", color="#22543d")
-        axis.set_title(name, fontsize=9, loc="left")
-    for axis in axes:
-        for _, start, _ in loads.parts:
-            axis.axvline(start, color="#888", lw=0.7, ls=":")
-    axes[-1].set_xlabel("seconds; " + ", then ".join(["warm-up", *loads.names]))
-    figure.savefig(path, dpi=110)
+    size = (11.0, 2.0 + 1.9 * len(curves))
+    with picture(path, len(curves) + 1, 1, size=size, sharex=True, squeeze=False) as grid:
+        axes = grid[:, 0]
+        axes[0].fill_between(np.arange(len(rate)), rate, color=BLUE, alpha=0.4, step="post")
+        axes[0].set_ylabel("rows/s")
+        for axis, (name, (times, held, slots, _)) in zip(axes[1:], curves.items(), strict=True):
+            axis.plot(np.arange(len(slots)) * SLOT, slots, color=PURPLE)
+            axis.axhline(target, color=RED, ls="--", lw=1)
+            axis.set_ylabel("P95 delay (s)", color=PURPLE)
+            axis.set_ylim(0, min(max(2.5 * target, 1.0), max(1.2 * target, float(np.nanmax(slots)) * 1.1)))
+            other = axis.twinx()
+            other.step(times, held, color=GREEN, where="post")
+            other.set_ylim(0, 4.6)
+            other.set_ylabel("executors", color=GREEN)
+            axis.set_title(name)
+        for axis in axes:
+            for _, start, _ in loads.parts:
+                axis.axvline(start, color=INK, lw=0.7, ls=":")
+        axes[-1].set_xlabel("seconds; " + ", then ".join(["warm-up", *loads.names]))
     return path

@@ -206,7 +206,8 @@ def _claims(report: ResultsPage, load: str, outcomes: list[MeadResult]) -> None:
 
 def _plot(path: Path, outcomes: list[MeadResult]) -> Path:
     """Measured mean response by required one, for every load; below the line the requirement is met."""
-    from penstock_lab.papers.drawing import COLOURS, draw
+    from penstock.picture import COLOURS, INK
+    from penstock_lab.papers.drawing import draw
 
     loads = list(dict.fromkeys(o.load for o in outcomes))
 
@@ -219,10 +220,11 @@ def _plot(path: Path, outcomes: list[MeadResult]) -> Path:
                     [o.target for o in ran], [o.mean for o in ran], "o-", color=colour, label=NAMES[model]
                 )
             ends = [o.target for o in own]
-            axis.plot([min(ends), max(ends)], [min(ends), max(ends)], "k--", lw=0.9, label="requirement")
+            axis.plot(
+                [min(ends), max(ends)], [min(ends), max(ends)], "--", color=INK, lw=0.9, label="requirement"
+            )
             most = next(o for o in own if o.method == "static")
-            axis.axhline(most.mean, color="#888", lw=0.9, label="static maximum")
+            axis.axhline(most.mean, color=INK, lw=0.9, label="static maximum")
             axis.set(title=load, xlabel="required mean response (s)", ylabel="measured (s)")
-            axis.legend(fontsize=8)
 
     return draw(path, fill, 1, len(loads), (5.5 * len(loads), 4))

@@ -19,6 +19,7 @@ from penstock.models.network_simulate import simulate_network
 from penstock.models.network_solve import solve_network
 from penstock.models.online import OnlineFit
 from penstock.models.trace_statistics import clean_gaps
+from penstock.picture import BLUE, GREEN, INK, ORANGE, RED, picture
 from penstock.traffic import read_trace
 from penstock_lab import recorded_traces
 from penstock_lab.results import ResultsPage, Table
@@ -147,27 +148,18 @@ def _accuracy(report: ResultsPage, traces: dict[str, Floats], folder: Path) -> N
 
 
 def _plot(folder: Path, rows: list[Any], models: list[str]) -> Path:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 5.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    axis = figure.subplots()
-    colours = ("#1f6fa8", "#8a97a3", "#c8503c", "#e3a08f")
-    for offset, (model, colour) in enumerate(zip(models, colours, strict=True)):
-        x = np.arange(len(rows)) + 0.18 * (offset - 1.5)
-        axis.semilogy(x, [row[4 + offset] for row in rows], "o", color=colour, label=model, markersize=5)
-    axis.axhspan(0.5, 2.0, color="#22303c", alpha=0.08, linewidth=0)
-    axis.axhline(1.0, color="#22303c", linewidth=0.8)
-    axis.set_xticks(
-        np.arange(1, len(rows), 3), [row[0] for row in rows[1::3]], rotation=35, ha="right", fontsize=8
-    )
-    axis.set_ylabel("predicted over simulated mean response\n(utilisation 0.5, 0.7, 0.9 of each trace)")
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(axis="y", alpha=0.25)
-    axis.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     path = folder / "models-accuracy.png"
-    figure.savefig(path)
+    with picture(path, size=(9.0, 5.2)) as axis:
+        for offset, (model, colour) in enumerate(zip(models, (BLUE, GREEN, RED, ORANGE), strict=True)):
+            x = np.arange(len(rows)) + 0.18 * (offset - 1.5)
+            axis.semilogy(x, [row[4 + offset] for row in rows], "o", color=colour, label=model, markersize=5)
+        axis.axhspan(0.5, 2.0, color=INK, alpha=0.1, linewidth=0)
+        axis.axhline(1.0, color=INK, linewidth=0.8)
+        axis.set_xticks(
+            np.arange(1, len(rows), 3), [row[0] for row in rows[1::3]], rotation=35, ha="right", fontsize=8
+        )
+        axis.set_ylabel("predicted over simulated mean response\n(utilisation 0.5, 0.7, 0.9 of each trace)")
+        axis.grid(visible=False, axis="x")
     return path
 
 

@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from penstock.picture import INK, picture
 
 
 def plot_rates(
@@ -18,17 +15,13 @@ def plot_rates(
     path: Path,
 ) -> None:
     """Work for a second of stream against the stream's rate; below the line the stream is sustained."""
-    figure, axis = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    axis.loglog(hand_rates, [d["load"] for d in hand], "o-", label="window() + collect_list + paretoset")
-    axis.loglog(our_rates, [d["load"] for d in ours], "s-", label="Penstock")
-    axis.axhline(1.0, color="grey", linestyle=":")
-    axis.set_xlabel("tuples a second in the stream")
-    axis.set_ylabel("seconds of work for a second of stream")
-    axis.set_title("Sustained below 1 (8 attributes, windows of 1 s by 0.2 s, two cores)", loc="left")
-    axis.grid(alpha=0.3, which="both")
-    axis.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with picture(path, size=(7.5, 4.5)) as axis:
+        axis.loglog(hand_rates, [d["load"] for d in hand], "o-", label="window() + collect_list + paretoset")
+        axis.loglog(our_rates, [d["load"] for d in ours], "s-", label="Penstock")
+        axis.axhline(1.0, color=INK, linestyle=":")
+        axis.set_xlabel("tuples a second in the stream")
+        axis.set_ylabel("seconds of work for a second of stream")
+        axis.set_title("Sustained below 1 (8 attributes, windows of 1 s by 0.2 s, two cores)")
 
 
 def plot_growth(
@@ -40,15 +33,7 @@ def plot_growth(
     log: bool = False,
 ) -> None:
     """A cost against something that grows."""
-    figure, axis = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    for name, values in lines.items():
-        axis.plot(at, values, "o-", label=name)
-    axis.set_yscale("log")
-    axis.set_xlabel(label)
-    axis.set_ylabel(what)
-    if log:
-        axis.set_xscale("log")
-    axis.grid(alpha=0.3, which="both")
-    axis.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with picture(path, size=(7.5, 4.5)) as axis:
+        for name, values in lines.items():
+            axis.plot(at, values, "o-", label=name)
+        axis.set(xlabel=label, ylabel=what, xscale="log" if log else "linear", yscale="log")

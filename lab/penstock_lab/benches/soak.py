@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 import penstock as ps
 from penstock.dataflow.running_figures import running_count
+from penstock.picture import picture
 from penstock.spark import session
 from penstock_lab.results import ResultsPage, Table, announce
 
@@ -175,15 +172,11 @@ def _below(root: int) -> list[tuple[int, bytes]]:
 
 
 def _plot(samples: Sequence[dict[str, float]], path: Path) -> Path:
-    figure, axes = plt.subplots(3, 3, figsize=(11, 7), layout="constrained", sharex=True)
     minutes = [s["time"] / 60 for s in samples]
-    for axis, (name, words) in zip(axes.flat, MEASURES.items(), strict=True):
-        axis.plot(minutes, [s[name] for s in samples], linewidth=1)
-        axis.set_ylim(bottom=0)
-        axis.set_title(words, loc="left", fontsize=9)
-        axis.grid(alpha=0.3)
-    for axis in axes[-1]:
-        axis.set_xlabel("minutes")
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with picture(path, 3, 3, size=(11, 7), sharex=True) as axes:
+        for axis, (name, words) in zip(axes.flat, MEASURES.items(), strict=True):
+            axis.plot(minutes, [s[name] for s in samples], linewidth=1)
+            axis.set(title=words, ylim=(0, None))
+        for axis in axes[-1]:
+            axis.set_xlabel("minutes")
     return path

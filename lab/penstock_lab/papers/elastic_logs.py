@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.picture import COLOURS, INK
 from penstock_lab.judging import every, judged, near
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.elastic_recordings import recorded_file, recorded_rates
 from penstock_lab.papers.elastic_streams import STREAMS
 from penstock_lab.papers.parallel import spread
@@ -227,13 +228,12 @@ def _rate(out: QueryOutcome) -> float:
 
 
 def _draw_game(axes: Any, out: QueryOutcome, fixed: QueryOutcome) -> None:
-    axes[0].plot(out.time, out.rate / 1e3, color="black", linewidth=1)
+    axes[0].plot(out.time, out.rate / 1e3, color=INK, linewidth=1)
     axes[0].set(
         ylabel="1000 tuples/s", title="Game1: load, pane threads and splitting, window threads, windows/s"
     )
     axes[1].step(out.time, out.n, where="pre", color=COLOURS[0], label="threads")
     axes[1].plot(out.time, out.splitting, color=COLOURS[3], linewidth=1, label="splitting")
-    axes[1].legend(fontsize=8)
     axes[2].step(out.time, out.m, where="pre", color=COLOURS[0])
     axes[2].set(ylabel="window threads")
     for o, colour, name in ((out, COLOURS[0], "two levels"), (fixed, COLOURS[1], "fixed 6 + 38")):
@@ -241,7 +241,6 @@ def _draw_game(axes: Any, out: QueryOutcome, fixed: QueryOutcome) -> None:
             np.arange(len(o.window_counts)) + 1, o.window_counts, color=colour, linewidth=0.8, label=name
         )
     axes[3].set(ylabel="windows/s", xlabel="time (s)")
-    axes[3].legend(fontsize=8)
 
 
 def power(report: ResultsPage, outs: dict[tuple[str, str], QueryOutcome]) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.picture import COLOURS, INK
 from penstock_lab.judging import at_least, both, judged, near, within
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
 from penstock_lab.results import ResultsPage, Table
@@ -74,13 +75,12 @@ def artificial(report: ResultsPage, scale: float, folder: Path) -> None:
 
 def _draw_artificial(axes: Any, out: QueryOutcome) -> None:
     top, middle, bottom = axes
-    top.plot(out.time, out.rate / 1e3, color="black", label="arrivals (1000/s)")
+    top.plot(out.time, out.rate / 1e3, color=INK, label="arrivals (1000/s)")
     right = top.twinx()
     right.step(out.time, out.n, where="pre", color=COLOURS[0], label="threads")
     right.bar(out.time, out.splitting, width=1.5, color=COLOURS[3], alpha=0.5, label="splitting")
     top.set(ylabel="1000 tuples/s", title="Artificial case: load, threads and splitting of the pane stage")
     right.set(ylabel="threads, splitting")
-    right.legend(loc="upper left", fontsize=8)
     middle.plot(out.time, out.rho_panes, marker=".", color=COLOURS[0])
     middle.axhline(SETPOINT, color=COLOURS[1], linestyle="--")
     middle.set(ylabel="utilisation", ylim=(0, 3))
@@ -155,10 +155,9 @@ def _draw_bursts(axes: Any, outs: list[QueryOutcome]) -> None:
         one.bar(out.time, out.splitting, width=2.2, color=COLOURS[3], alpha=0.6, label="splitting")
         right = one.twinx()
         right.plot(out.time, out.rho_panes, color=COLOURS[1], marker=".", linewidth=1)
-        right.axhline(SETPOINT, color="black", linestyle="--", linewidth=0.8)
+        right.axhline(SETPOINT, color=INK, linestyle="--", linewidth=0.8)
         right.set(ylim=(0, 6), ylabel="utilisation")
         one.set(title=out.run.label, xlabel="time (s)", ylabel="threads, splitting")
-        one.legend(fontsize=7, loc="upper right")
 
 
 def splitting(report: ResultsPage, scale: float, folder: Path) -> None:
@@ -226,7 +225,7 @@ def _draw_splitting(axes: Any, rows: list[list[Any]]) -> None:
         axes, ((1, 2, "even splitting"), (4, 5, "PID splitting")), strict=True
     ):
         one.plot(n, [r[rho] for r in rows], marker="o", color=COLOURS[0], label="utilisation")
-        one.axhline(SETPOINT, color="black", linestyle="--", linewidth=0.8)
+        one.axhline(SETPOINT, color=INK, linestyle="--", linewidth=0.8)
         right = one.twinx()
         right.bar(n, [100 * r[passing] for r in rows], alpha=0.3, color=COLOURS[3])
         right.set(ylabel="% passing", ylim=(0, 100))

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.picture import COLOURS
 from penstock_lab.judging import judged, near, rising
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
 from penstock_lab.results import ResultsPage, Table
@@ -104,7 +105,6 @@ def _draw_merge(axes: Any, plain: QueryOutcome, merging: QueryOutcome) -> None:
     axes[0].set(title="window workers", xlabel="time (s)")
     axes[1].set(title="utilisation", xlabel="time (s)", ylim=(0, 4))
     axes[2].set(title="% idle", xlabel="time (s)")
-    axes[0].legend(fontsize=8)
 
 
 def tables(report: ResultsPage, scale: float) -> None:

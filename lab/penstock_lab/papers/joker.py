@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from penstock.picture import COLOURS
 from penstock.policies import Organic, PipelinedFission
 from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock_lab.judging import at_least, at_most, judged, near, within
 from penstock_lab.papers import joker_applications, joker_parameters
 from penstock_lab.papers.differences import explain
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.joker_runs import (
     SOURCE,
     JokerJob,
@@ -117,7 +118,6 @@ def _draw_orders(axes: Any, counts: Any, rows: list[list[Any]]) -> None:
         title="Region of four operators",
     )
     axes.set_xticks(counts, [str(c) for c in counts])
-    axes.legend()
 
 
 def _told(out: JokerOutcome) -> str:

@@ -5,10 +5,11 @@ from typing import Any
 
 from penstock.models import fit_kpc
 from penstock.models.comparison import compare_loads
+from penstock.picture import COLOURS, INK
 from penstock_lab import recorded_traces
 from penstock_lab.judging import both, every, judged, near
 from penstock_lab.papers.differences import explain
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.mead_runs import SECONDS, STREAMS, MeadOutcome, MeadRun, arrivals, execute_all
 from penstock_lab.papers.parallel import spread
 from penstock_lab.results import ResultsPage, Table
@@ -310,7 +311,6 @@ def _draw(axes: Any, streams: list[str], seconds: float, outs: dict[Any, MeadOut
             out = outs[MeadRun(stream, model, target, seconds, windows=WINDOWS[model])]
             axes[0][column].plot(out.time, out.response, color=colour, label=NAMES[model], linewidth=1)
             axes[1][column].step(out.time, out.share, where="pre", color=colour, linewidth=1)
-        axes[0][column].axhline(target, color="black", linestyle="--", linewidth=0.8)
+        axes[0][column].axhline(target, color=INK, linestyle="--", linewidth=0.8)
         axes[0][column].set(title=f"{stream}, target {target:g} s", yscale="log", ylabel="mean response (s)")
         axes[1][column].set(xlabel="time (s)", ylabel="CPU share of the matcher", ylim=(0, 1.05))
-    axes[0][0].legend(fontsize=8)

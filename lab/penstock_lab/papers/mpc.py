@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.picture import COLOURS, INK
 from penstock.policies.search import branch_and_bound, exhaustive, shortest_path
 from penstock_lab import recorded_traces
 from penstock_lab.judging import every, judged, near
 from penstock_lab.papers.differences import explain
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.mpc_capacity import capacity
 from penstock_lab.papers.mpc_migration import migration
 from penstock_lab.papers.mpc_runs import FREQUENCIES, MOST, WALKS, MpcOutcome, MpcRun, execute
@@ -296,12 +297,11 @@ def against_baselines(report: ResultsPage, workload: str, seconds: int) -> None:
 
 def _draw(axes: Any, workload: str, seconds: int, strategies: Any, outs: dict[MpcRun, MpcOutcome]) -> None:
     first = outs[MpcRun(workload, strategies[0], 0.0, 1, 1.0, seconds)]
-    axes[0].plot(first.time, first.rate * 25 / 1e3, color="black", linewidth=1)
+    axes[0].plot(first.time, first.rate * 25 / 1e3, color=INK, linewidth=1)
     axes[0].set(ylabel="1000 quotes/s", title=f"Workload '{workload}', {strategies[-1]}")
     for (name, sw, h), colour in zip(VARIANTS, COLOURS, strict=False):
         out = outs[MpcRun(workload, strategies[-1], sw, h, 1.0, seconds)]
         axes[1].step(out.time, out.n, where="pre", color=colour, linewidth=1, label=name)
         axes[2].plot(out.time, out.power, color=colour, linewidth=1)
     axes[1].set(ylabel="replicas")
-    axes[1].legend(fontsize=8, ncols=4)
     axes[2].set(ylabel="watts", xlabel="time (s)")

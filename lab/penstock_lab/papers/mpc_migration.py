@@ -7,10 +7,11 @@ import numpy as np
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
+from penstock.picture import COLOURS
 from penstock.sim.plants.operator.migration import PROTOCOLS, Protocol
 from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
 from penstock.sim.plants.operator.triggers import Triggers
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.mpc_runs import KEYS, SLIDE, alias_tables, quote_triggers
 from penstock_lab.results import ResultsPage, Table
 
@@ -111,4 +112,3 @@ def _draw(axes: Any, runs: Any) -> None:
         axes[1].plot(time[part], counts[part], color=colour)
     axes[0].set(title="latency (ms)", xlabel="time (s)")
     axes[1].set(title=f"results per {1e3 * _SLOT:.0f} ms", xlabel="time (s)")
-    axes[0].legend()

@@ -11,6 +11,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
 from penstock.forecast import MovingAverage
+from penstock.picture import COLOURS, INK
 from penstock.policies import (
     Autopilot,
     Dhalion,
@@ -37,7 +38,7 @@ from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.traffic.attributes import Attributes
 from penstock_lab import recorded_traces
 from penstock_lab.papers.differences import explain
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.policies_beyond import beyond
 from penstock_lab.results import ResultsPage, Table
@@ -278,9 +279,6 @@ def _draw(axes: Any, found: list[Filled]) -> None:
             one.step(f.time, f.resources, where="post", color=colour, linewidth=0.9, label=f.cell.policy)
         if here:
             right = one.twinx()
-            right.fill_between(here[0].time, here[0].rate, color="black", alpha=0.12)
+            right.fill_between(here[0].time, here[0].rate, color=INK, alpha=0.12)
             right.set_yticks([])
         one.set(title=trace, xlabel="time (s)", ylabel="executors")
-    shown = [one for one in axes.ravel() if one.get_legend_handles_labels()[0]]
-    if shown:
-        shown[0].legend(fontsize=6)

@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.picture import COLOURS, INK
 from penstock_lab.judging import both, judged, near, rising
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
 from penstock_lab.results import ResultsPage, Table
@@ -196,12 +197,11 @@ def _draw(axes: Any, scenarios: Any, workers: Any, outs: dict[Any, QueryOutcome]
                 workers, [o.mean_rho(warm) for o in picked], marker="o", ms=3, color=colour, label=s
             )
             axes[1][column].plot(workers, [o.parts for o in picked], marker="o", ms=3, color=colour)
-        axes[0][column].axhline(SETPOINT, color="black", linestyle="--", linewidth=0.8)
+        axes[0][column].axhline(SETPOINT, color=INK, linestyle="--", linewidth=0.8)
         axes[0][column].set(title=name, yscale="log", ylim=(0.2, 20))
         axes[1][column].set(xlabel="workers")
     axes[0][0].set(ylabel="utilisation")
     axes[1][0].set(ylabel="partitions a pane")
-    axes[0][0].legend(fontsize=8)
 
 
 def disorder(report: ResultsPage, scale: float, folder: Path) -> None:
@@ -302,7 +302,6 @@ def _draw_disorder(axes: Any, rows: list[list[Any]]) -> None:
     axes[0].plot(delays, [r[2] for r in rows], marker="o", color=COLOURS[1], label="in order")
     axes[0].plot(delays, [r[4] for r in rows], marker=".", color=COLOURS[2], label="closing lag")
     axes[0].set(title="pane latency", xlabel="mean delay (ms)", ylabel="s")
-    axes[0].legend(fontsize=8)
     axes[1].plot(delays, [r[5] for r in rows], marker="o", color=COLOURS[0])
     axes[1].plot(delays, [r[6] for r in rows], marker="o", color=COLOURS[1])
     axes[1].set(title="tuples held", xlabel="mean delay (ms)")

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.picture import COLOURS
 from penstock.sim.plants.query.bnl import Pool, insert_all, merged
 from penstock_lab.judging import every, falling, near
-from penstock_lab.papers.drawing import COLOURS, draw
+from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.ppq_panes import COMPARISON, TUPLE
 from penstock_lab.papers.query_runs import SimulatedQueryRun, Traffic, execute
@@ -94,7 +95,6 @@ def _draw(axes: Any, levels: Any, rows: list[list[Any]]) -> None:
         ylim=(0, 1.05),
         title="Window scheduling",
     )
-    axes.legend()
 
 
 def panes_against_windows(report: ResultsPage, scale: float) -> None:

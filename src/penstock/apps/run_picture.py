@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from penstock.core.control_quality import RunningQuality
 from penstock.core.tables import Tables
+from penstock.picture import BLUE, GREEN, INK, ORANGE, PURPLE, picture
 
 Floats = NDArray[np.float64]
-
-_INK, _BLUE, _ORANGE, _GREEN, _GREY = "#22303c", "#1f6fb2", "#b4530f", "#1d7a4c", "#8a97a3"
 
 #: Seconds of the moving figures: short enough for a burst, long enough for several batches.
 SPAN = 1.0
@@ -20,45 +19,35 @@ SPAN = 1.0
 
 def draw_run(tables: Tables, path: Path, skip: float = 0.0) -> Path:
     """Draw the run from ``skip`` seconds on into a file; gives the path back."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     seen, panes, windows = tables.observations, tables.stage("panes"), tables.stage("windows")
     kept = seen["time"] >= skip
     at = seen["time"][kept] - skip
-    figure = Figure(figsize=(9.5, 6.6), dpi=120, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    load, workers, lag = figure.subplots(3, 1, sharex=True, height_ratios=[1.1, 1, 1])
-    rate = panes["arrival_rate"][kept]
-    load.fill_between(at, smooth(at, rate) / 1e3, color=_BLUE, alpha=0.18, linewidth=0)
-    load.plot(at, smooth(at, rate) / 1e3, color=_BLUE, linewidth=1.3)
-    load.set(ylabel="1000 rows/s", title="Arrivals")
-    _workers(workers, at, panes["workers_observed"][kept], windows["workers_observed"][kept])
-    _lag(lag, at, seen.get("answer_lag", np.full(len(kept), np.nan))[kept])
-    for axis in (load, workers, lag):
-        axis.set_ylim(bottom=0)
-        axis.title.set(fontsize=10, color=_INK, ha="left", x=0.0)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25, linewidth=0.6)
-        axis.margins(x=0)
-    lag.set_xlabel("seconds")
-    figure.savefig(path)
+    rate = smooth(at, panes["arrival_rate"][kept]) / 1e3
+    with picture(path, 3, 1, size=(9.5, 6.6), sharex=True, height_ratios=[1.1, 1, 1]) as (load, workers, lag):
+        load.fill_between(at, rate, color=BLUE, alpha=0.18, linewidth=0)
+        load.plot(at, rate, color=BLUE)
+        load.set(ylabel="1000 rows/s", title="Arrivals")
+        _workers(workers, at, panes["workers_observed"][kept], windows["workers_observed"][kept])
+        _lag(lag, at, seen.get("answer_lag", np.full(len(kept), np.nan))[kept])
+        for axis in (load, workers, lag):
+            axis.set_ylim(bottom=0)
+            axis.margins(x=0)
+        lag.set_xlabel("seconds")
     return path
 
 
 def _workers(axis: Any, at: Floats, panes: Floats, windows: Floats) -> None:
     most = float(np.max(panes + windows, initial=1.0))
     axis.stackplot(
-        at, panes, windows, step="post", colors=[_GREEN, _ORANGE], alpha=0.75, labels=["panes", "windows"]
+        at, panes, windows, step="post", colors=[GREEN, ORANGE], alpha=0.75, labels=["panes", "windows"]
     )
-    axis.axhline(most, color=_GREY, linestyle="--", linewidth=1.0, label="most at any time")
+    axis.axhline(most, color=INK, linestyle="--", linewidth=1.0, label="most at any time")
     axis.set(ylabel="workers", title="Workers of the two stages")
-    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
 
 
 def _lag(axis: Any, at: Floats, values: Floats) -> None:
     known = ~np.isnan(values)
-    axis.plot(at[known], values[known], color=_INK, linewidth=0.9)
+    axis.plot(at[known], values[known], color=PURPLE, linewidth=1.0)
     axis.set(
         ylabel="seconds", title="Lag of the answers: from the moment a window can be complete to its commit"
     )

@@ -15,7 +15,7 @@ app = typer.Typer(
     help="Elastic, burst-tolerant stream processing on Apache Spark.",
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # plain help: loading what draws boxes around it takes as long as all the rest
 )
 
 #: Each module has a function ``register(app)`` that adds its commands.

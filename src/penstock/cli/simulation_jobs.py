@@ -2,9 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -46,6 +44,9 @@ def run_jobs(jobs: Sequence[SimulationJob], progress: bool = True) -> "list[Clos
     few = sum(len(j.stream.arrivals) for j in jobs) < _FEW
     if few or len(jobs) < 2 or (os.cpu_count() or 1) < 2:
         return [execute(job) for job in jobs]
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
     done: dict[int, ClosedLoopResult] = {}
     groups = _groups(jobs)
     # The mistakes of a forked process with threads are worse than the second that a new one takes to start.

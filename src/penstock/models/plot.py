@@ -7,42 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import PenstockError
 from penstock.models.comparison import LoadComparison
 from penstock.models.fitted import FittedMap
+from penstock.picture import BLUE, GREEN, INK, RED, picture
 
 Floats = NDArray[np.float64]
 
-_INK, _MEASURED, _MAP, _OTHER, _THIRD = "#22303c", "#22303c", "#c8503c", "#1f6fa8", "#8a97a3"
+_MEASURED, _MAP, _OTHER, _THIRD = INK, RED, BLUE, GREEN
 
 
 def plot_fit(
     path: Path, gaps: Floats, fits: Sequence[FittedMap], rows: Sequence[LoadComparison], title: str
 ) -> None:
     """Draw four panels into a PNG (or whatever the ending of the path says)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.0, 7.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 2)
-    _autocorrelation(axes[0, 0], gaps, fits[0])
-    _dispersion(axes[0, 1], gaps, fits[0])
-    _response(axes[1, 0], rows, "mean")
-    _response(axes[1, 1], rows, "p95")
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(colors=_INK, labelsize=9)
-        axis.grid(alpha=0.25, linewidth=0.6)
-        axis.legend(frameon=False, fontsize=9)
-    figure.suptitle(title, color=_INK, fontsize=12, x=0.012, ha="left")
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PenstockError(
-            f"Cannot write the plot '{path}' ({reason}); name another place, ending in .png."
-        ) from None
+    with picture(path, 2, 2, size=(11.0, 7.2), title=title) as axes:
+        _autocorrelation(axes[0, 0], gaps, fits[0])
+        _dispersion(axes[0, 1], gaps, fits[0])
+        _response(axes[1, 0], rows, "mean")
+        _response(axes[1, 1], rows, "p95")
 
 
 def _autocorrelation(axis: Any, gaps: Floats, fit: FittedMap) -> None:

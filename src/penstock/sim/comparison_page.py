@@ -7,15 +7,14 @@ from io import BytesIO
 from pathlib import Path
 
 from penstock.core.errors import PenstockError
+from penstock.page.document import part
 from penstock.sim.closed_loop import ClosedLoopResult
 from penstock.sim.plot import plot_outcomes
 
+#: Beside the style of the live page, whose colours it takes.
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#1d2733;margin:2rem auto;max-width:66rem;padding:0 1rem}
-h1{font-size:1.5rem} .advice{border-left:4px solid #1b6ca8;padding:.4rem .9rem;background:#f2f7ff}
-table{border-collapse:collapse;width:100%;font-size:.88rem} th{text-align:right;border-bottom:2px solid #c4ccd6}
-td{text-align:right;font-variant-numeric:tabular-nums} td:first-child,th:first-child{text-align:left}
-td,th{padding:.25rem .6rem .25rem 0} tr+tr td{border-top:1px solid #eceff3} img{max-width:100%;height:auto}
+.advice{border-left:4px solid var(--a);padding:.4rem .9rem;background:var(--made)} img{max-width:100%;height:auto}
+td,th{text-align:right;font-variant-numeric:tabular-nums} td:first-child,th:first-child{text-align:left}
 """
 
 
@@ -37,9 +36,11 @@ def write_comparison(
     html = (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         f"<meta name='viewport' content='width=device-width,initial-scale=1'><title>{escape(title)} - Penstock</title>"
-        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1><p class='advice'>{escape(advice)}</p>"
-        f"<table>{table}</table><h2>Load, capacity and response</h2><img alt='load, capacity and response over time' "
-        f"src='data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}'></body></html>"
+        f"<link rel='icon' href='data:,'><style>{part('page.css')}{_STYLE}</style></head>"
+        f"<body><header><h1>{escape(title)}</h1></header><main><p class='advice'>{escape(advice)}</p>"
+        "<div class='scroll' tabindex='0' role='region' aria-label='The figures of every policy'>"
+        f"<table>{table}</table></div><h2>Load, capacity and response</h2><img alt='load, capacity and response over time' "
+        f"src='data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}'></main></body></html>"
     )
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -50,4 +51,5 @@ def write_comparison(
 
 
 def _row(cells: Sequence[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    start = "th scope='col'" if tag == "th" else tag
+    return "<tr>" + "".join(f"<{start}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"

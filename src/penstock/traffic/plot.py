@@ -1,85 +1,51 @@
 """The picture of a trace: rate over time at two scales, autocorrelation, dispersion curve."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import PenstockError
+from penstock.picture import BLUE, INK, RED, picture
 from penstock.traffic.description import Description
 from penstock.traffic.dispersion import window_counts
 
 Floats = NDArray[np.float64]
 
-_INK, _BLUE, _RED, _GREY = "#22303c", "#1f6fa8", "#c8503c", "#8a97a3"
-
 
 def plot_trace(path: Path, arrival: Floats, found: Description, title: str = "") -> None:
     """Draw four panels into a PNG (or whatever the ending of the path says)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.0, 7.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 2)
-    _rates(axes[0, 0], axes[0, 1], arrival, found)
-    _correlogram(axes[1, 0], found)
-    _dispersion(axes[1, 1], found)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(colors=_INK, labelsize=9)
-        axis.grid(alpha=0.25, linewidth=0.6)
-    figure.suptitle(_headline(found, title), color=_INK, fontsize=12, x=0.012, ha="left")
-    _save(figure, path)
+    with picture(path, 2, 2, size=(11.0, 7.2), title=_headline(found, title)) as axes:
+        _rates(axes[0, 0], axes[0, 1], arrival, found)
+        _correlogram(axes[1, 0], found)
+        _dispersion(axes[1, 1], found)
 
 
 def plot_scales(path: Path, streams: Mapping[str, Floats], window: float = 0.1) -> None:
     """Streams beside each other at two time scales a factor of ten apart (as Elastic-PPQ figure 3 does)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.0, 2.3 * len(streams) + 0.4), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(len(streams), 2, squeeze=False)
-    for (wide, near), (name, arrival) in zip(axes, streams.items(), strict=True):
-        seconds = float(arrival[-1] - arrival[0])
-        begin = 0.45 * seconds
-        for axis, step, first, last, colour in (
-            (wide, window, 0.0, seconds, _BLUE),
-            (near, window / 10.0, begin, begin + seconds / 10.0, _RED),
-        ):
-            since = arrival - arrival[0] - first
-            counts = window_counts(since[(since >= 0.0) & (since < last - first)], step)
-            edges = first + np.arange(counts.size + 1) * step
-            axis.stairs(counts / step, edges, color=colour, linewidth=0.8)
-            axis.stairs(counts / step, edges, color=colour, alpha=0.18, fill=True)
-            axis.set(xlim=(first, last), ylim=(0, None), ylabel="arrivals / s")
-            axis.set_title(f"{name}, per {_seconds(step)}", fontsize=10)
-            axis.yaxis.set_major_formatter("{x:,.0f}")
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.tick_params(colors=_INK, labelsize=9)
-        wide.axvspan(begin, begin + seconds / 10.0, color=_RED, alpha=0.15, linewidth=0)
-    for axis in axes[-1]:
-        axis.set_xlabel("seconds")
-    _save(figure, path)
+    with picture(path, len(streams), 2, size=(11.0, 2.3 * len(streams) + 0.4), squeeze=False) as axes:
+        for (wide, near), (name, arrival) in zip(axes, streams.items(), strict=True):
+            seconds = float(arrival[-1] - arrival[0])
+            begin = 0.45 * seconds
+            _counted(wide, name, arrival, window, (0.0, seconds), BLUE)
+            _counted(near, name, arrival, window / 10.0, (begin, begin + seconds / 10.0), RED)
+            wide.axvspan(begin, begin + seconds / 10.0, color=RED, alpha=0.15, linewidth=0)
+        for axis in axes[-1]:
+            axis.set_xlabel("seconds")
 
 
-def _save(figure: Any, path: Path) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        figure.savefig(part, format=path.suffix.lstrip(".") or "png")
-        part.replace(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PenstockError(
-            f"Cannot write the plot '{path}' ({reason}); name another place, ending in .png."
-        ) from None
-    finally:
-        with suppress(OSError):  # where nothing can be written, nothing is left behind
-            part.unlink(missing_ok=True)
+def _counted(
+    axis: Any, name: str, arrival: Floats, step: float, shown: tuple[float, float], colour: str
+) -> None:
+    first, last = shown
+    since = arrival - arrival[0] - first
+    counts = window_counts(since[(since >= 0.0) & (since < last - first)], step)
+    edges = first + np.arange(counts.size + 1) * step
+    axis.stairs(counts / step, edges, color=colour, linewidth=0.8)
+    axis.stairs(counts / step, edges, color=colour, alpha=0.18, fill=True)
+    axis.set(xlim=shown, ylim=(0, None), ylabel="arrivals / s", title=f"{name}, per {_seconds(step)}")
+    axis.yaxis.set_major_formatter("{x:,.0f}")
 
 
 def _headline(found: Description, title: str) -> str:
@@ -101,13 +67,13 @@ def _rates(wide: Any, near: Any, arrival: Floats, found: Description) -> None:
     sums = np.convolve(counts, np.ones(width), mode="valid") if counts.size >= width else counts.astype(float)
     begin = int(np.argmax(sums)) * coarse
     end = min(begin + width * coarse, found.seconds)
-    wide.axvspan(begin, end, color=_RED, alpha=0.12, linewidth=0)
+    wide.axvspan(begin, end, color=RED, alpha=0.12, linewidth=0)
     since = arrival - arrival[0]
     inside = since[(since >= begin) & (since < end)]
     fine = coarse / 10.0
     detail = np.bincount(((inside - begin) / fine).astype(np.int64), minlength=round((end - begin) / fine))
     at = begin + np.arange(detail.size + 1) * fine
-    _steps(near, at, detail / fine, f"Busiest tenth, rate per {_seconds(fine)}", found, _RED)
+    _steps(near, at, detail / fine, f"Busiest tenth, rate per {_seconds(fine)}", found, RED)
 
 
 def _steps(
@@ -116,23 +82,20 @@ def _steps(
     rate: Floats,
     title: str,
     found: Description,
-    colour: str = _BLUE,
+    colour: str = BLUE,
 ) -> None:
     axis.stairs(rate, edges, color=colour, linewidth=0.9, fill=False)
     axis.stairs(rate, edges, color=colour, alpha=0.18, fill=True)
-    axis.axhline(found.rate, color=_INK, linewidth=0.9, linestyle="--")
+    axis.axhline(found.rate, color=INK, linewidth=0.9, linestyle="--")
     axis.annotate(
         "mean",
         (1.0, found.rate),
         xycoords=("axes fraction", "data"),
         ha="right",
         va="bottom",
-        color=_INK,
         fontsize=8,
-        bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.0},
     )
     axis.set(title=title, xlabel="seconds", ylabel="arrivals / s", xlim=(edges[0], edges[-1]), ylim=(0, None))
-    axis.title.set_fontsize(10)
     axis.yaxis.set_major_formatter("{x:,.0f}")
 
 
@@ -141,37 +104,35 @@ def _correlogram(axis: Any, found: Description) -> None:
     lags = np.unique(np.geomspace(1, max(values.size, 2), 150).astype(int))
     lags = lags[lags <= values.size]
     bound = 1.96 / np.sqrt(max(found.count - 1, 1))
-    axis.axhspan(-bound, bound, color=_GREY, alpha=0.3, linewidth=0, label="no correlation, 95 %")
-    axis.plot(lags, values[lags - 1], color=_BLUE, linewidth=1.2, marker=".", markersize=3)
-    axis.axhline(0.0, color=_INK, linewidth=0.6)
+    axis.axhspan(-bound, bound, color=INK, alpha=0.3, linewidth=0, label="no correlation, 95 %")
+    axis.plot(lags, values[lags - 1], color=BLUE, linewidth=1.2, marker=".", markersize=3)
+    axis.axhline(0.0, color=INK, linewidth=0.6)
     axis.set(xscale="log", title="Autocorrelation of inter-arrival times", xlabel="lag (arrivals)")
-    axis.title.set_fontsize(10)
-    _legend_below(axis)
 
 
 def _dispersion(axis: Any, found: Description) -> None:
     curve = found.curve
-    axis.set_title("Index of dispersion of counts", fontsize=10)
+    axis.set_title("Index of dispersion of counts")
     if not np.any(curve.values > 0.0):  # nothing to show on a logarithmic scale
         axis.text(
-            0.5, 0.5, "no variance, or too short to tell", ha="center", color=_GREY, transform=axis.transAxes
+            0.5, 0.5, "no variance, or too short to tell", ha="center", color=INK, transform=axis.transAxes
         )
         return
     low = curve.values * np.maximum(1.0 - 1.96 * np.sqrt(2.0 / curve.windows), 0.05)
     high = curve.values * (1.0 + 1.96 * np.sqrt(2.0 / curve.windows))
-    axis.fill_between(curve.scales, low, high, color=_BLUE, alpha=0.18, linewidth=0)
+    axis.fill_between(curve.scales, low, high, color=BLUE, alpha=0.18, linewidth=0)
     axis.plot(
-        curve.scales, curve.values, color=_BLUE, marker="o", markersize=3.5, linewidth=1.3, label="this trace"
+        curve.scales, curve.values, color=BLUE, marker="o", markersize=3.5, linewidth=1.3, label="this trace"
     )
-    axis.axhline(1.0, color=_GREY, linestyle="--", linewidth=1.0, label="Poisson")
+    axis.axhline(1.0, color=INK, linestyle="--", linewidth=1.0, label="Poisson")
     if found.batching:
         axis.axvspan(
-            curve.scales[0] / 2, found.batching.blur, color=_GREY, alpha=0.18, linewidth=0,
+            curve.scales[0] / 2, found.batching.blur, color=INK, alpha=0.18, linewidth=0,
             label=f"batches every {_seconds(found.batching.period)}: not read here",
         )  # fmt: skip
     if found.limit and found.limit.settled:
         axis.hlines(
-            found.limit.value, found.limit.scale, curve.scales[-1], color=_RED, linewidth=1.6,
+            found.limit.value, found.limit.scale, curve.scales[-1], color=RED, linewidth=1.6,
             label=f"limit {_figure(found.limit.value)}, from {_seconds(found.limit.scale)} on",
         )  # fmt: skip
     elif found.limit:
@@ -183,13 +144,6 @@ def _dispersion(axis: Any, found: Description) -> None:
         xscale="log", yscale="log", title=f"Index of dispersion of counts{hurst}", xlabel="window (seconds)"
     )
     axis.set_xlim(curve.scales[0] / 1.5, curve.scales[-1] * 1.5)
-    axis.title.set_fontsize(10)
-    _legend_below(axis)
-
-
-def _legend_below(axis: Any) -> None:
-    """Where it covers no curve."""
-    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def _round_step(value: float) -> float:
