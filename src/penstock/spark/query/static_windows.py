@@ -39,8 +39,13 @@ class PaneRun:
 class Static(Protocol):
     """What is asked of the windows."""
 
-    model: PaneModel
-    time: str
+    @property
+    def model(self) -> PaneModel:
+        """The panes."""
+
+    @property
+    def time(self) -> str:
+        """The column of the event time."""
 
     @property
     def result(self) -> pa.Schema:
