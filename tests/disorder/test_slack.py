@@ -14,7 +14,14 @@ from penstock.disorder import AdaptiveSlack, FixedDelay, InOrder, KSlack
 from penstock.disorder.state import Disorder, DisorderState
 from penstock.disorder.stats import BatchStats, partition_stats
 
-ALL = [KSlack(), AdaptiveSlack(), AdaptiveSlack(law="linear"), FixedDelay("2 seconds"), InOrder()]
+ALL = [
+    KSlack(),
+    AdaptiveSlack(),
+    AdaptiveSlack(law="linear"),
+    AdaptiveSlack(recall=0.9),
+    FixedDelay("2 seconds"),
+    InOrder(),
+]
 STREAMS = st.lists(st.lists(st.integers(0, 10**7), max_size=12), max_size=8)
 
 
@@ -129,3 +136,27 @@ def test_flights_with_a_drop_target_of_one_percent_wait_a_seventh_of_k_slack(rec
 def test_settings_that_make_no_sense_are_refused(build, says):
     with pytest.raises(PenstockError, match=says):
         build()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 1.0, 5.0, 30.0])
+def test_by_recall_the_loss_comes_to_its_target_however_likely_late_rows_are_in_answers(share):
+    """``share``: answers lose so many times the share of the rows that is given up; windows are judged five later."""
+    rng = np.random.default_rng(1)
+    slack = AdaptiveSlack(recall=0.98)
+    state, asked, lost = slack.start(), [], []
+    for window in range(600):
+        asked.append(state.given_up)
+        then = asked[max(0, window - 5)]
+        lost.append(int(rng.binomial(60, min(1.0, share * then))))
+        state = slack.judge(state, 60, lost[-1], then)
+    assert np.mean(lost[300:]) / 60 == pytest.approx(0.02, rel=0.25)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.floats(0, 1), st.floats(0, 1)), max_size=30))
+def test_by_recall_what_is_given_up_is_always_a_share(judged):
+    slack = AdaptiveSlack(recall=0.99)
+    state = slack.start()
+    for rows, lost, given_up in judged:
+        state = slack.judge(state, rows, int(rows * lost), given_up)
+        assert 0 < state.given_up <= 1
+        assert DisorderState.from_json(json.loads(json.dumps(state.to_json()))) == state

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.journal import read
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
@@ -65,21 +65,27 @@ class MeadResult:
     changes: int
 
 
-def run(quick: bool, folder: Path) -> ResultsPage:
-    """Run all models, compare, check what MEAD claims."""
+PARTS = ("chain", "branch")
+
+
+def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
+    """Run all models, compare, check what MEAD claims; the operators in a chain, or branched as in MEAD's Fig. 3."""
+    if part is not None and part not in PARTS:
+        raise unknown("part of MEAD's benchmark", part, PARTS)
     ability = cpu_share.probe()
     if not ability.works:
         raise PenstockError(f"This benchmark needs CPU quotas: {ability.found} {ability.how}")
-    report = ResultsPage("MEAD on Spark: log analysis under bursts", "penstock bench mead")
+    words = f" --part {part}" if part else ""
+    report = ResultsPage("MEAD on Spark: log analysis under bursts", "penstock bench mead" + words)
     work = Path(tempfile.mkdtemp(prefix="penstock-mead-"))
     outcomes: list[MeadResult] = []
     try:
         (work / "lines.txt").write_text("\n".join(_lines()))
-        with LocalCluster(workers=1, cores=1, memory="1g") as cluster:
+        branched = part == "branch"
+        with LocalCluster(workers=1, cores=2 if branched else 1, memory="1g") as cluster:
             for load in _loads(quick):
-                outcomes += _all_ways(
-                    cluster.master, load, TARGETS[load][1:2] if quick else TARGETS[load], work
-                )
+                targets = TARGETS[load][1:2] if quick else TARGETS[load]
+                outcomes += _all_ways(cluster.master, load, targets, work, branched)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     for load in dict.fromkeys(o.load for o in outcomes):
@@ -99,7 +105,9 @@ def _loads(quick: bool) -> list[str]:
     return (recorded or [LONG]) if quick else [*recorded, LONG]
 
 
-def _all_ways(master: str, load: str, targets: tuple[float, ...], work: Path) -> list[MeadResult]:
+def _all_ways(
+    master: str, load: str, targets: tuple[float, ...], work: Path, branched: bool
+) -> list[MeadResult]:
     """Static and threshold once, every model at every target."""
     arrivals = _arrivals(load, WARM + SECONDS[load])
     plan = [("static", max(targets)), ("threshold", max(targets))]
@@ -107,7 +115,7 @@ def _all_ways(master: str, load: str, targets: tuple[float, ...], work: Path) ->
     outcomes = []
     for method, target in plan:
         announce(f"{load}: {NAMES[method]}, target {target:g} s: {arrivals[-1]:.0f} s of load")
-        outcomes.append(_measure(master, load, method, target, work, arrivals))
+        outcomes.append(_measure(master, load, method, target, work, arrivals, branched))
     return outcomes
 
 
@@ -129,10 +137,20 @@ def _lines() -> list[str]:
         return file.read().splitlines()
 
 
-def _measure(master: str, load: str, method: str, target: float, work: Path, arrivals: Floats) -> MeadResult:
+def _measure(
+    master: str, load: str, method: str, target: float, work: Path, arrivals: Floats, branched: bool = False
+) -> MeadResult:
     own = work / f"{method}-{target}-{len(arrivals)}"
     np.save(work / "arrivals.npy", arrivals)
-    request = Request(master, method, str(work / "arrivals.npy"), str(work / "lines.txt"), str(own), target)
+    request = Request(
+        master,
+        method,
+        str(work / "arrivals.npy"),
+        str(work / "lines.txt"),
+        str(own),
+        target,
+        branched=branched,
+    )
     done = subprocess.run(
         [sys.executable, "-m", "penstock_lab.trials.chain", str(write(request))],
         capture_output=True,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.errors import unknown
 from penstock.models import Erlang, MapPh1, MicroBatch, fit_kpc, fit_map2, kpc
 from penstock.models.comparison import compare_loads
 from penstock.models.microbatch_loop import simulate_microbatch
@@ -22,6 +23,7 @@ from penstock.models.trace_statistics import clean_gaps
 from penstock.picture import BLUE, GREEN, INK, ORANGE, RED, picture
 from penstock.traffic import read_trace
 from penstock_lab import recorded_traces
+from penstock_lab.benches import models_unseen
 from penstock_lab.results import ResultsPage, Table
 
 Floats = NDArray[np.float64]
@@ -31,11 +33,21 @@ LOADS = (0.5, 0.7, 0.9)
 MEAD = {"fit": "12-20 s", "mean": "200 ms", "percentile": "2.5 s"}
 
 
-def run(quick: bool, folder: Path) -> ResultsPage:
-    """All tables and claims; ``quick`` takes fewer windows and repetitions."""
+PARTS = ("unseen",)
+
+
+def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
+    """All tables and claims; ``quick`` takes fewer windows and repetitions; ``unseen`` alone is the part on new windows."""
     report = ResultsPage(
-        "Arrival and queueing models", "penstock bench models" + (" --quick" if quick else "")
+        "Arrival and queueing models",
+        "penstock bench models" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
     )
+    if part is not None and part not in PARTS:
+        raise unknown("part of the models", part, PARTS)
+    if part in (None, "unseen"):
+        models_unseen.add(report, quick)
+    if part == "unseen":
+        return report
     traces = _traces(quick)
     _speed(report, traces, repeats=5 if quick else 21)
     _accuracy(report, traces, folder)

@@ -22,6 +22,7 @@ BENCHES: dict[str, str] = {
     "autopilot": "Autopilot on recorded and drawn loads, beside the cheapest policy in hindsight",
     "chaos": "runs that are killed in every way, against an oracle",
     "control": "what one decision costs: policies, searches, guards, journal",
+    "elastic": "policies on live Spark against fixed numbers of workers: queries, flows, log analysis",
     "growth": "how cost grows with workers, overlap, attributes and keys in state",
     "latency": "how soon windows are answered: resident workers against Spark jobs",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
@@ -57,7 +58,8 @@ def bench(
         help="One part alone, where a benchmark has parts (chaos, flow, kafka, windows, ...); the page keeps the parts run before.",
     ),
     minutes: float | None = typer.Option(
-        None, help="How long, where a benchmark can be long or short (soak, chaos)."
+        None,
+        help="How long, where a benchmark can be long or short (soak, chaos, elastic; autoscale: of each load).",
     ),
     output: Path = typer.Option(
         Path("penstock-runs/bench"), "--output", "-o", help="Folder for the page and its plots."

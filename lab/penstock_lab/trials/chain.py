@@ -22,7 +22,7 @@ from penstock.spark.actuators.cpu_share import CpuShare
 from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.trials.chain_logs import operators
-from penstock_lab.trials.chain_operators import chain
+from penstock_lab.trials.chain_operators import branch, chain
 from penstock_lab.trials.chain_plant import ChainPlant
 
 
@@ -39,6 +39,7 @@ class Request:
     trigger: float = 1.0
     interval: float = 10.0  # MEAD's T_A
     patterns: int = 1500
+    branched: bool = False  # parser to counter and matcher, as in MEAD's Fig. 3
 
 
 def policy_of(request: Request) -> tuple[AnyPolicy, float]:
@@ -103,12 +104,15 @@ def main() -> None:
         seen = Watcher(spark, lambda id_, name: True).begin()
         plant = ChainPlant(
             [o.name for o in chained], lambda: next(iter(watcher.queries.values()), None), shares, uses,
-            request.trigger,
+            request.trigger, branched=request.branched,
         )  # fmt: skip
-        rows = chain(spark.readStream.text(str(folder / "in")).coalesce(1), chained, groups, uses)
+        lines_in = spark.readStream.text(str(folder / "in")).coalesce(1)
+        if request.branched:
+            writer = lines_in.writeStream.foreachBatch(lambda rows, _: branch(rows, chained, groups, uses))
+        else:
+            writer = chain(lines_in, chained, groups, uses).writeStream.format("noop")
         query = (
-            rows.writeStream.format("noop")
-            .option("checkpointLocation", str(folder / "checkpoint"))
+            writer.option("checkpointLocation", str(folder / "checkpoint"))
             .trigger(processingTime=f"{round(request.trigger * 1000)} milliseconds")
             .start()
         )

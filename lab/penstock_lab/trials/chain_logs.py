@@ -69,13 +69,15 @@ class ChainMatcher:
 
 
 class CountByComponent:
-    """Events and matches by component."""
+    """Events by component, and matches where there are any before it."""
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count one batch."""
         events: Counter[str] = Counter()
         matched: Counter[str] = Counter()
-        for component, hits in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+        given = "hits" in batch.schema.names
+        found = batch.column("hits").to_pylist() if given else [0] * batch.num_rows
+        for component, hits in zip(batch.column("component").to_pylist(), found, strict=True):
             events[component] += 1
             matched[component] += hits
         names = sorted(events)

@@ -9,6 +9,7 @@ lands on this host.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,27 @@ def chain(
         task = _Task(operator, group, str(uses) if uses is not None else "")
         rows = rows.mapInArrow(task, operator.schema)
     return rows
+
+
+def branch(
+    rows: DataFrame,
+    operators: Sequence[ChainOperator],
+    groups: dict[str, str] | None = None,
+    uses: Path | None = None,
+) -> None:
+    """One batch through the first operator, and what it gives through each of the others, side by side."""
+    head, *others = operators
+    parsed = chain(rows, [head], groups, uses).persist()
+    try:
+        parsed.count()  # the head works once; without this each branch would run it again
+        with ThreadPoolExecutor(len(others), "branch") as pool:
+            list(pool.map(lambda o: _work_off(chain(parsed, [o], groups, uses)), others))
+    finally:
+        parsed.unpersist()
+
+
+def _work_off(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def read_uses(path: Path, offset: int) -> tuple[list[Use], int]:

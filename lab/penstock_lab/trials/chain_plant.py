@@ -26,7 +26,10 @@ HISTORY = 2_000
 
 
 class ChainPlant:
-    """Observes a query made by :func:`penstock_lab.trials.chain`, sets the CPU shares of its operators."""
+    """Observes a query made by :func:`penstock_lab.trials.chain`, sets the CPU shares of its operators.
+
+    ``branched``: all operators but the first take what the first gives, as in MEAD's Fig. 3; otherwise one after another.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,9 @@ class ChainPlant:
         uses: Path,
         trigger: float,
         clock: Callable[[], float] = time.time,
+        branched: bool = False,
     ) -> None:
+        self._branched = branched
         self._names, self._watch, self._shares = tuple(names), watch, shares
         self._uses, self._offset = uses, 0
         self._history: deque[SeenBatch] = deque(maxlen=HISTORY)
@@ -79,13 +84,25 @@ class ChainPlant:
         return Applied(tuple(made), refused=tuple(refused))
 
     def _fixed(self, batches: list[SeenBatch], uses: list[Use]) -> float:
-        """Seconds of a batch in which no operator worked: operators run side by side, the slowest sets the pace."""
+        """Seconds of a batch in which no operator worked; of those side by side the slowest sets the pace."""
         filled = [b for b in batches if b.rows > 0]
         if not filled or not uses:
             return self._overhead
-        slowest = max(sum(u.wall for u in uses if u.operator == name) for name in self._names)
-        fresh = max(0.0, sum(b.duration for b in filled) - slowest) / len(filled)
+        took: dict[float, float] = {}
+        for index, name in enumerate(self._names):
+            own = sum(u.wall for u in uses if u.operator == name)
+            took[self._level(index)] = max(own, took.get(self._level(index), 0.0))
+        fresh = max(0.0, sum(b.duration for b in filled) - sum(took.values())) / len(filled)
         return fresh if np.isnan(self._overhead) else 0.7 * self._overhead + 0.3 * fresh
+
+    def _level(self, index: int) -> float:
+        """A chain works side by side; branches work side by side once the first operator is through."""
+        return float(self._branched and index > 0)
+
+    def _downstream(self, index: int) -> tuple[str, ...]:
+        if self._branched:
+            return () if index else self._names[1:]
+        return self._names[index + 1 : index + 2]
 
     def _stage(
         self, index: int, uses: list[Use], rate: float, batches: list[SeenBatch], period: float, now: float
@@ -102,7 +119,7 @@ class ChainPlant:
         return StageObservation(
             name=name,
             workers=Capacity.steady(1),
-            downstream=self._names[index + 1 : index + 2],
+            downstream=self._downstream(index),
             arrival_rate=rate,
             arrival_scv=float(gaps.var() / gaps.mean() ** 2) if gaps is not None and gaps.mean() > 0 else nan,
             interarrivals=gaps,
@@ -114,7 +131,7 @@ class ChainPlant:
             utilisation=load / max(room, 0.1),
             cpu_share=Capacity(self._planned[name], self._planned[name], quota),
             last_change=LastChange(now - self._changed_at),
-            level=0.0,  # all of them work side by side
+            level=self._level(index),
             trigger=self._trigger,
             overhead_time=self._overhead,
             batch_duration=batches[-1].duration if batches else nan,

@@ -14,6 +14,8 @@ class DisorderState:
     ``t_max``: largest event time seen. ``slack``: K, the largest delay seen, or the fixed delay. ``punctuation``: rows
     with an event time below it are late from the next batch on; it never goes back. ``given_up``: the share a of the
     slack that is not waited for. ``total_error``, ``last_error``: memory of the controller. ``delays``: recent delays.
+    ``judged_rows``, ``judged_lost``, ``judged_given_up``: rows of true answers lately, those of them lost, and the sum of
+    what was given up for each (a slack by recall).
     """
 
     t_max: int | None = None
@@ -25,6 +27,9 @@ class DisorderState:
     total_error: float = 0.0
     last_error: float = 0.0
     delays: Histogram = ()
+    judged_rows: float = 0.0
+    judged_lost: float = 0.0
+    judged_given_up: float = 0.0
 
     @property
     def dropped_share(self) -> float:

@@ -6,7 +6,8 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators import cpu_share
 from penstock.spark.actuators.cpu_share import CpuShare
-from penstock_lab.trials.chain_operators import ChainOperator, Use, chain, read_uses
+from penstock_lab.trials.chain_logs import SAMPLE, operators
+from penstock_lab.trials.chain_operators import ChainOperator, Use, branch, chain, read_uses
 
 ABILITY = cpu_share.probe()
 
@@ -63,3 +64,11 @@ def test_uses_are_read_once_each_and_a_torn_line_is_left_for_later(tmp_path):
 def test_operators_need_names_of_their_own(spark):
     with pytest.raises(PenstockError, match="name of its own"):
         chain(spark.range(1), (OPERATORS[0], OPERATORS[0]))
+
+
+def test_branches_get_what_the_first_operator_gives_and_it_works_once(spark, tmp_path):
+    uses = tmp_path / "uses"
+    lines = spark.createDataFrame([(line,) for line in SAMPLE], "value string").coalesce(1)
+    branch(lines, operators(7), uses=uses)
+    found, _ = read_uses(uses, 0)
+    assert sorted((u.operator, u.rows) for u in found) == [("counter", 4), ("matcher", 4), ("parser", 5)]

@@ -68,3 +68,17 @@ def test_before_the_first_batch_everything_is_unknown(world):
     seen = world.plant.observe()
     assert isnan(seen.stages[0].service_time)
     assert isnan(seen.stages[0].arrival_rate)
+
+
+def test_branches_begin_when_the_first_operator_is_through(tmp_path):
+    batches = [SeenBatch(0, 0.0, 1.0, 100, 1.0)]
+    watch = SimpleNamespace(take=lambda: [batches.pop(0) for _ in list(batches)])
+    uses = tmp_path / "uses"
+    plant = ChainPlant(["parser", "matcher", "counter"], lambda: watch, Shares(), uses, 1.0, branched=True)
+    uses.write_text("parser 100 0.2 0.2\nmatcher 100 0.5 0.5\ncounter 100 0.1 0.1\n")
+    seen = plant.observe()
+    parser, matcher, counter = seen.stages
+    assert parser.downstream == ("matcher", "counter")
+    assert matcher.downstream == counter.downstream == ()
+    assert [s.level for s in seen.stages] == [0.0, 1.0, 1.0]
+    assert parser.overhead_time == pytest.approx(1.0 - 0.2 - 0.5)

@@ -1,12 +1,28 @@
 """CPU frequency, energy counters and slots, on folders that look like the kernel's."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from penstock.core.capacity import Capacity, Knob
+from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
+from penstock.dataflow.graph import Graph
+from penstock.dataflow.operators import operator
+from penstock.dataflow.running_figures import running_count
+from penstock.policies import Mpc
 from penstock.spark.actuators import cpu_frequency, energy
 from penstock.spark.actuators.cpu_frequency import CpuFrequency
 from penstock.spark.actuators.energy import EnergyMeter
+from penstock.spark.actuators.power import MachinePower, refuse_power
 from penstock.spark.actuators.slots import Slots
+from penstock.testing.flow_run import start_in_process
+
+
+@operator(keys="k", state={"n": int}, output={"k": int})
+def count(rows, state, output):
+    running_count(rows.slots, state["n"])
+    output.emit(rows.table)
 
 
 @pytest.fixture
@@ -76,3 +92,42 @@ def test_slots_change_all_stages_at_once_or_none():
     assert dict(slots.read()) == {"pane": 1, "window": 2}
     with pytest.raises(PenstockError, match="Unknown stage 'pain'"):
         slots.set({"pain": 1})
+
+
+@pytest.fixture
+def powercap(tmp_path):
+    zone = tmp_path / "intel-rapl:0"
+    zone.mkdir()
+    (zone / "energy_uj").write_text("1000000")
+    (zone / "max_energy_range_uj").write_text("9000000")
+    return tmp_path
+
+
+def test_a_flow_sets_frequencies_and_tells_its_power_where_the_machine_can(cpufreq, powercap, tmp_path):
+    graph = Graph("powered")
+    graph.source("rows", {"k": int}).through(count).sink("out")
+    run = start_in_process(graph, tmp_path / "run")
+    run._program.power = MachinePower(cpufreq, powercap)
+    feed = {"rows": pa.table({"k": np.arange(10)})}
+    run.feed(feed)
+    plant = run.controller.plant
+    assert plant.observe().stage("count/0").frequency == Capacity(1.9, 1.9, 1.9, 2.0)
+    done = plant.apply(Decision((Change(Knob.FREQUENCY, "count/0", 1.5),), "the test says so"))
+    assert not done.refused
+    (powercap / "intel-rapl:0/energy_uj").write_text("4000000")
+    run.feed(feed)
+    seen = plant.observe()
+    assert seen.stage("count/0").frequency.observed == 1.5
+    assert seen.extra["power"] > 0
+    run.finish()
+    run._program.close()
+    assert (cpufreq / "cpufreq/policy0/scaling_max_freq").read_text() == "1900000"
+
+
+def test_a_policy_that_counts_power_is_refused_aloud_where_nothing_sets_frequencies(tmp_path):
+    policy = Mpc(cost="power", speeds=(1.2, 2.0))
+    with pytest.raises(PenstockError, match="no frequencies to set"):
+        MachinePower(tmp_path)
+    with pytest.raises(PenstockError, match="counts power"):
+        refuse_power(policy, "a query")
+    refuse_power(Mpc(), "a query")

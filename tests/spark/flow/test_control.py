@@ -313,3 +313,16 @@ def test_a_routing_that_came_with_refused_replicas_is_refused_with_them(tmp_path
     assert run.controller.plant.apply(Decision(right)).changes == right
     assert run._program.wanted.regions["count"].routing == (0, 1) * 8
     run.finish()
+
+
+def test_what_mpc_predicts_waiting_from_is_measured(tmp_path):
+    run, _ = started(tmp_path)
+    rng = np.random.default_rng(3)
+    for batch in range(12):
+        run.feed(rows(rng.integers(0, 50, 100 if batch % 2 else 1000)))
+    stage = run.controller.plant.observe().stage("count/0")
+    assert stage.arrival_scv > 1, "counts of 100 and 1000 in turn are no Poisson arrivals"
+    assert stage.service_scv >= 0
+    assert 0 < stage.waiting_time < stage.latency.mean
+    assert abs(stage.latency.mean - stage.waiting_time - stage.service_time) < 1e-9
+    run.finish()

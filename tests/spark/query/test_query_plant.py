@@ -1,5 +1,6 @@
 """A preference query as a plant: what it tells about itself, and what a policy can change."""
 
+import math
 from dataclasses import replace
 from math import isnan
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from penstock.core.controller import Controller
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
+from penstock.preference.splitting import PidSplitting
 from penstock.spark.query.figures import stage_utilisation
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.program import QueryProgram
@@ -22,6 +24,7 @@ from penstock.spark.runtime.engine import BatchRows, Effort, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.program import Batch
 from penstock.testing.frames import InProcessFrame, InProcessSession
+from penstock.testing.query_run import start_query_in_process
 
 SCHEMA = pa.schema([("t", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])
 
@@ -203,11 +206,46 @@ def test_a_policy_is_held_to_the_slots_of_the_application(query_run):
     assert done.program.workers == (2, 1)
 
 
+def test_nothing_shrinks_while_rows_that_wait_at_the_source_are_worked_off(query_run):
+    done = query_run(batches=1)
+    done.program.target = (2, 2)
+    plant = QueryPlant(done.program, slots=lambda: 4.0)
+    journal = MemoryJournal()
+    controller = Controller(plant, AskFor(panes=1), journal=journal)
+    figures = replace(
+        done.outcomes[0].figures, pane_workers=2, window_workers=2, seconds=0.2, committed=1000.0, arrival_rate=200.0
+    )  # fmt: skip
+    plant.put(replace(figures, backlog=5000.0))
+    controller.step()
+    assert done.program.workers == (2, 2)
+    assert any("backlog of 5000" in str(record) for record in journal.records)
+    plant.put(replace(figures, committed=1001.0, backlog=100.0))
+    controller.step()
+    assert done.program.workers == (1, 2)
+
+
 def test_a_listener_that_raises_costs_a_warning_and_no_batch(query_run, caplog):
     done = query_run(batches=1)
     heard = []
     done.program.listeners.add(lambda figures: 1 / 0)
     done.program.listeners.add(lambda figures: heard.append(figures.batch))
-    done.program.committed(None, done.outcomes[0], 0.2, None)
+    done.program.committed(SimpleNamespace(left=math.nan), done.outcomes[0], 0.2, None)
     assert heard == [0]
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_relay_experiment_goes_on_over_a_restart(tmp_path):
+    query = ps.PreferenceQuery(
+        ps.skyline_of(ps.minimize("x"), ps.minimize("y")), "t", "100 milliseconds",
+        splitting=PidSplitting(tune=True), pane_workers=1, window_workers=1,
+    )  # fmt: skip
+    rng, steps = np.random.default_rng(1), []
+    for life in range(2):
+        run = start_query_in_process(query, SCHEMA, tmp_path)
+        for batch in range(6):
+            columns = [6 * life + batch + np.sort(rng.random(50)), rng.random(50), rng.random(50)]
+            run.feed(pa.table([pa.array(c) for c in columns], schema=SCHEMA), 1)
+            steps.append(run.state["splitting"]["relay"]["step"])
+        run.finish()
+    assert steps == sorted(steps)
+    assert steps[-1] > steps[5] > 0

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from penstock.core.errors import PenstockError
+from penstock.spark.runtime.own_loop import OwnLoop
+from penstock.spark.runtime.python_source import PythonSource
 from penstock.spark.sources.delivery import Delivery, shares
 from penstock.spark.sources.traffic import TrafficSource, TrafficStreamReader
 from penstock.traffic import map2
@@ -118,6 +121,30 @@ def test_the_backlog_is_reported():
     end = reader.latestOffset(start, ReadMaxRows(100))
     arrived = int((SPEC.build().table()["arrival"].to_numpy() < 10.0).sum())
     assert reader.reportLatestOffset()["rows"] - end["rows"] == arrived - 100
+    assert reader.backlog(end) == arrived - 100
+
+
+def test_a_run_that_reads_its_source_itself_knows_what_each_batch_left():
+    spec = SPEC.build().table()["arrival"].to_numpy()
+    now = [0.0]
+    reader = _reader(lambda: now[0], realtime=True, rows_per_batch=100)
+    told = []
+
+    def process(rows, number, end):
+        now[0] += 1.0
+        told.append((end["rows"], rows.left()))
+        if len(told) == 5:
+            loop.stop()
+
+    source = PythonSource(reader, pa.schema([]), StructType())
+    loop = OwnLoop(source, process, reader.initialOffset(), 0, 0.0, available_now=False)
+    reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+    now[0] = 5.0
+    loop.start()
+    assert loop.wait(600)
+    assert loop.error is None
+    arrived = [int((spec < 6.0 + batch).sum()) for batch in range(5)]
+    assert told == [(100 * (n + 1), rows - 100 * (n + 1)) for n, rows in enumerate(arrived)]
 
 
 def test_speed_divides_all_times():

@@ -28,6 +28,7 @@ from penstock.policies.lag import HeldToLag
 from penstock.policies.own_process import OwnProcess
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
+from penstock.spark.actuators.power import refuse_power
 from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import Watcher
@@ -167,6 +168,7 @@ class Autoscaler(Controlled):
     def _choose(self, policy: AnyPolicy | str | None) -> AnyPolicy:
         try:
             chosen = choose(policy, self.settings)
+            refuse_power(chosen, "an attached query")
             chosen.start()  # a policy is user code, and what it raises must not reach the program that runs the query
             return chosen
         except PenstockError as error:

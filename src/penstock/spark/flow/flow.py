@@ -21,6 +21,7 @@ from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.spark.actuators.executor_status import task_slots
+from penstock.spark.actuators.power import MachinePower, counts_power
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_plant import FlowPlant
@@ -125,6 +126,7 @@ class Flow(Graph):
             raise PenstockError(f"A flow can have 1 to 65536 key groups, not {groups}.")
         first = Plan.first(definition.regions, groups, replicas)
         policy = how.chosen_policy(_surroundings(how.period, cpu is not None))
+        power = MachinePower() if counts_power(policy) else None
         held = Checkpoint(checkpoint, definition.identity(groups), Gathering.of(how.gather))
         quotas: FlowCpu | None = None
         try:
@@ -134,6 +136,7 @@ class Flow(Graph):
             listeners = Listeners[Profile](lambda text: controller.warn("listener", text))
             program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas, listeners)
             session = spark or frame.sparkSession
+            program.power = power
             plant = FlowPlant(program, partial(task_slots, session), how.between)
             controller = how.controller(plant, policy, book)
             run = FlowRun(program, held, session, book, controller, owned)
@@ -145,8 +148,9 @@ class Flow(Graph):
                 listeners.add(Rebalancer(program))
             run.launch(frame, how)
         except BaseException:
-            if quotas is not None:
-                quotas.close()
+            for taken in (quotas, power):
+                if taken is not None:
+                    taken.close()
             held.close()
             raise
         return run

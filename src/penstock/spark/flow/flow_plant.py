@@ -15,9 +15,11 @@ from penstock.core.batched_plant import BatchedPlant, BatchReport, Effect
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
 from penstock.core.observation import (
     KeyLoad,
     LastChange,
+    Latency,
     Observation,
     OperatorObservation,
     RegionObservation,
@@ -29,8 +31,10 @@ from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Region
 from penstock.spark.attach.batch_history import SeenBatch, arrival_times, latency
 from penstock.spark.flow.plan_changes import changes_between, knob_value
-from penstock.spark.flow.profile import OperatorProfile, Profile
+from penstock.spark.flow.profile import OperatorProfile, PipelineProfile, Profile
 from penstock.spark.flow.program import FlowProgram
+from penstock.spark.flow.variability import Variability
+from penstock.spark.runtime.program import backlog
 
 #: Batches kept for the arrival process of a flow.
 HISTORY = 2_000
@@ -67,6 +71,7 @@ class FlowPlant(BatchedPlant[Profile]):
         super().__init__()
         self._program, self._slots, self._trigger = program, slots, trigger
         self._batches: deque[SeenBatch] = deque(maxlen=HISTORY)
+        self._varied: dict[str, Variability] = {}
         self._overhead = nan
         self._start = time.time()
         self._before: float | None = None
@@ -88,9 +93,15 @@ class FlowPlant(BatchedPlant[Profile]):
             tuple(self._region(r, seen, layout) for r in self._program.definition.regions),
             latency=latency(list(self._batches)[-1:]),
             slots=seen.slots,
-            extra={"batches": 1.0, "busy": profile.seconds / seen.period},
+            extra={"batches": 1.0, "busy": profile.seconds / seen.period, **self._power(now)},
         )
         return BatchReport(observation, profile.plan == self._program.wanted, _effect(profile))
+
+    def _power(self, now: float) -> dict[str, float]:
+        """Watts drawn since the batch before, where the machine counts them."""
+        power = self._program.power
+        watts = None if power is None else power.watts(now)
+        return {} if watts is None else {Metric.POWER.value: watts}
 
     def _remember(self, profile: Profile) -> None:
         gap = profile.started - self._batches[-1].start if self._batches else nan
@@ -109,7 +120,10 @@ class FlowPlant(BatchedPlant[Profile]):
         refused: list[tuple[Change, str]] = []
         regions: dict[str, list[Change]] = {}
         for change in decision.changes:
-            if change.knob in _PLANNED or change.knob is Knob.CPU_SHARE:
+            if change.knob is Knob.FREQUENCY and self._program.power is not None:
+                self._program.power.set(change.number)
+                made.append(change)
+            elif change.knob in _PLANNED or change.knob is Knob.CPU_SHARE:
                 regions.setdefault(change.where.split("/")[0], []).append(change)
             else:
                 refused.append((change, f"A flow has replicas, pipelines and routing but no {change.knob}."))
@@ -149,6 +163,11 @@ class FlowPlant(BatchedPlant[Profile]):
         inside = [profile.operators[n] for n in pipeline.operators if n in profile.operators]
         last = profile.operators.get(pipeline.operators[-1])
         share = self._cpu(region)
+        # On one worker, which a share below 1 slows down.
+        service = cpu / taken / (1.0 if share is None else share.observed) if taken else nan
+        varied = self._varied.setdefault(pipeline.name, Variability())
+        varied.add(taken, self._batches[-1].gap, cpu)
+        waited = _waited(own)
         timed = self._trigger > 0
         placed = timed and pipeline.name in levels
         first = seen.newest and timed and pipeline.number == 0
@@ -162,16 +181,20 @@ class FlowPlant(BatchedPlant[Profile]):
             busy_time=sum(busy),
             tuples_in=taken,
             tuples_out=float(last.rows_out) if last is not None else 0.0,
-            backlog=float(sum(o.waiting for o in inside)),
+            backlog=float(sum(o.waiting for o in inside)) + self._coming(profile, taken),
             interarrivals=None if arrived is None else arrived.gaps,
             interarrival_rows=1.0 if arrived is None else arrived.rows,
-            # On one worker, which a share below 1 slows down.
-            service_time=cpu / taken / (1.0 if share is None else share.observed) if taken else nan,
+            arrival_scv=varied.arrival_scv,
+            service_scv=varied.service_scv,
+            waiting_time=waited,
+            latency=Latency(mean=waited + service),
+            service_time=service,
             utilisation=max(shares, default=nan),
             worker_utilisation=tuple(min(1.0, s) for s in shares),
             operators=tuple(self._operator(n, profile, cpu) for n in pipeline.operators),
             keys=_keys(region, profile),
             cpu_share=share,
+            frequency=None if self._program.power is None else self._program.power.capacity,
             trigger=self._trigger,
             # The time of pipelines without tasks of their own is part of the overhead.
             overhead_time=self._overhead if timed else nan,
@@ -179,6 +202,13 @@ class FlowPlant(BatchedPlant[Profile]):
             visits=taken / profile.rows if placed and profile.rows else 1.0,
             last_change=self._last_change(profile),
         )
+
+    def _coming(self, profile: Profile, taken: float) -> float:
+        """Rows that a pipeline will get from those that wait at the source beyond one trigger."""
+        if not profile.rows or not self._trigger > 0:
+            return 0.0
+        rate = profile.rows / self._since_last_batch(profile)
+        return backlog(profile.left, rate, profile.seconds, self._trigger) * taken / profile.rows
 
     def _since_last_batch(self, profile: Profile) -> float:
         """Seconds in which the rows of a batch arrived: since the batch before was handed over."""
@@ -230,6 +260,15 @@ class FlowPlant(BatchedPlant[Profile]):
             return LastChange()
         at, cost = self._changed
         return replace(cost, age=max(0.0, profile.started + profile.seconds - at))
+
+
+def _waited(own: PipelineProfile | None) -> float:
+    """Seconds that a tuple waits in a replica for those of its batch before it: half of the replica's time."""
+    if own is None or not sum(own.rows):
+        return nan
+    return (
+        sum(rows * seconds for rows, seconds in zip(own.rows, own.seconds, strict=True)) / 2 / sum(own.rows)
+    )
 
 
 def _keys(region: Region, profile: Profile) -> KeyLoad | None:

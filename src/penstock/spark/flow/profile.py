@@ -5,6 +5,7 @@ No extra Spark job is needed: the figures come home with the batch's own results
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,8 @@ class Profile:
     source_seconds: float = 0.0
     change: Reconfiguration | None = None
     extra: Mapping[str, float] = field(default_factory=dict)
+    #: Rows that the source has beyond those of the batch; nan where nobody can tell.
+    left: float = nan
 
 
 @dataclass(frozen=True)

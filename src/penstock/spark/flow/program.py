@@ -14,6 +14,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.listeners import Listeners
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
+from penstock.spark.actuators.power import MachinePower
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_state import FlowState
@@ -46,6 +47,8 @@ class FlowProgram:
         self._first = first
         self._stepper = Stepper(definition, state_folder, outputs, uuid.uuid4().hex, cpu)
         self.cpu = cpu
+        #: Frequencies and energy of the machine, where the policy counts power.
+        self.power: MachinePower | None = None
         self._lock = threading.Lock()
         self._pending: list[Mapping[str, Any]] = []
         self._listeners = Listeners[Profile]() if listeners is None else listeners
@@ -176,14 +179,17 @@ class FlowProgram:
         self.hand_over(batch.spark, FlowState.from_json(outcome.state))
         if not self._listeners:
             return {}
-        self.profile = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
+        self.profile = replace(
+            profile_of(self.definition, batch.id, batch.started, seconds, self._last), left=batch.left
+        )
         self._listeners.tell(self.profile)
         return {}
 
     def close(self) -> None:
         """The run has ended."""
-        if self.cpu is not None:
-            self.cpu.close()
+        for held in (self.cpu, self.power):
+            if held is not None:
+                held.close()
 
     def hand_over(self, spark: SparkSession, state: FlowState) -> None:
         """Give the rows of a committed batch to the sinks that are functions."""

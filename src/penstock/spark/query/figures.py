@@ -93,9 +93,13 @@ class QueryFigures:
     rescaled: bool
     #: The trigger interval; None where batches follow each other at once.
     trigger: float | None
+    #: The share of the true answers' rows that was given out so far, where the slack goes by it.
+    recall: float
     #: The whole batch up to its commit, and when that was; known after it.
     seconds: float = nan
     committed: float = nan
+    #: Rows that wait beyond those of one trigger; known after the commit.
+    backlog: float = nan
 
     @property
     def answer_lag(self) -> float:
@@ -182,6 +186,7 @@ def figures_of(
         totals=state.totals,
         rescaled=measured.rescaled,
         trigger=trigger,
+        recall=state.judging.recall,
     )
 
 

@@ -19,6 +19,7 @@ from penstock.disorder.stats import BatchStats
 from penstock.preference.splitting import SplitState
 from penstock.spark.query.figures import Measurements, QueryFigures, figures_of, stage_utilisation
 from penstock.spark.query.folding import Folded, Folding
+from penstock.spark.query.judging import JudgingStep, slack_by_recall
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, Part
 from penstock.spark.query.reports import CloseReport, run_stage
@@ -30,7 +31,7 @@ from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.milestones import reached
-from penstock.spark.runtime.program import Batch, BatchResult
+from penstock.spark.runtime.program import Batch, BatchResult, backlog
 
 if TYPE_CHECKING:
     from penstock.spark.query.preference_query import PreferenceQuery
@@ -100,11 +101,18 @@ class QueryProgram:
             strategy=self.query.strategy.name,
             limits=self.query.limits,
             raw=self._raw,
-            late_folder=None if self.outputs.late is None else self.outputs.late.staging,
+            late_folder=self._late_folder,
             dead_folder=self.outputs.dead.staging,
             lift=lift,
             shed=self.shedding,
         )
+
+    @property
+    def _late_folder(self) -> str | None:
+        """Where late rows wait: for the commit, or only to be compared with answers."""
+        if self.outputs.late is not None:
+            return self.outputs.late.staging
+        return None if slack_by_recall(self.query.disorder) is None else self.outputs.results.staging
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -173,7 +181,8 @@ class QueryProgram:
         splitting = self.query.strategy.step(
             SplitState.from_json(start.splitting), [p.received for p in closed], rho
         )
-        state = replace(_counted(turn.after, done, folded), splitting=splitting.to_json())
+        after = self._judged(batch, turn.after, done, folded)
+        state = replace(_counted(after, done, folded), splitting=splitting.to_json())
         measured = Measurements(
             rows=folded.rows,
             late=folded.late,
@@ -242,7 +251,8 @@ class QueryProgram:
         if not self.query.overlap or not self._window_step(batch).is_due(state):
             return None
         _, _, done, _ = self._completed(batch, state, batch.engine)
-        after = _counted(done.state, done, Folded(BatchStats(), [], []))
+        nothing = Folded(BatchStats(), [], [])
+        after = _counted(self._judged(batch, done.state, done, nothing), done, nothing)
         return BatchResult(after.to_json(), after.files, self._give_out(batch, done, "settled-"))
 
     def committed(
@@ -250,7 +260,8 @@ class QueryProgram:
     ) -> Mapping[str, Any]:
         """Tell those who listen; the figures that are known only now."""
         assert isinstance(outcome.figures, QueryFigures)
-        figures = replace(outcome.figures, seconds=seconds, committed=time.time())
+        waiting = backlog(batch.left, outcome.figures.arrival_rate, seconds, self.trigger)
+        figures = replace(outcome.figures, seconds=seconds, committed=time.time(), backlog=waiting)
         if effort is not None and effort.lanes:
             figures = figures.on_workers(effort)
             self._rho = figures.utilisation_panes
@@ -298,6 +309,23 @@ class QueryProgram:
             times[old.pane] = replace(times[old.pane], last=time.time())
         state = replace(state, parts=tuple(parts.values()), pane_times=times)
         return state, sum(r.busy for r in reports)
+
+    def _judged(self, batch: Batch, state: QueryState, done: Windowed, folded: Folded) -> QueryState:
+        """The state with what late rows have cost the answers, for a slack that goes by it."""
+        slack = slack_by_recall(self.query.disorder)
+        if slack is None:
+            return state
+        step = JudgingStep(
+            slack=slack,
+            grouped=self.grouped,
+            model=self.model,
+            time=self.query.time,
+            state_folder=batch.state_folder,
+            prefix=batch.prefix,
+            keeps_late=self.outputs.late is not None,
+        )
+        late = [t.late_file for t in folded.tallies if t.late_file]
+        return step.run(batch.engine, state, sorted(done.sizes), done.output_files, late)
 
     def _window_step(self, batch: Batch) -> WindowStep:
         return WindowStep(

@@ -103,6 +103,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             busy_time=sum(figures.pane_busy),
             tuples_in=figures.rows,
             tuples_out=figures.open_rows,
+            backlog=figures.backlog,
             latency=Latency(mean=figures.pane_latency),
             utilisation=figures.utilisation_panes,
             worker_utilisation=_shares(figures.pane_busy, figures),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import nan
 from typing import Any
 
 from penstock.core.belief import Belief
@@ -32,6 +33,37 @@ class PaneTimes:
 
 
 @dataclass(frozen=True)
+class Judging:
+    """What a slack by recall keeps: answers and late rows of windows that are not judged yet, and what came of others.
+
+    Windows up to ``judged`` are judged. ``asked``: pairs of (window, share given up from it on), in order. ``rows`` and
+    ``lost`` count the true answers of all judged windows.
+    """
+
+    judged: int | None = None
+    asked: tuple[tuple[int, float], ...] = ()
+    answers: str | None = None
+    late: str | None = None
+    rows: int = 0
+    lost: int = 0
+
+    @property
+    def files(self) -> list[str]:
+        """The state files."""
+        return [file for file in (self.answers, self.late) if file]
+
+    @property
+    def recall(self) -> float:
+        """The share of the true answers' rows that was given out."""
+        return 1.0 - self.lost / self.rows if self.rows else nan
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Judging":
+        """The value that ``asdict`` gave."""
+        return cls(**{**value, "asked": tuple((int(n), float(a)) for n, a in value["asked"])})
+
+
+@dataclass(frozen=True)
 class QueryState:
     """The committed state of a query.
 
@@ -56,11 +88,12 @@ class QueryState:
     loads: tuple[float, ...] = ()
     totals: QueryTotals = field(default_factory=QueryTotals)
     belief: Belief = field(default_factory=Belief)
+    judging: Judging = field(default_factory=Judging)
 
     @property
     def files(self) -> list[str]:
         """All state files of this version."""
-        return sorted({*self.window_files, *(part.file for part in self.parts)})
+        return sorted({*self.window_files, *(part.file for part in self.parts), *self.judging.files})
 
     def open_parts(self) -> tuple[Part, ...]:
         """Parts of panes that may still get rows."""
@@ -126,11 +159,12 @@ class QueryState:
         plain = {
             k: v
             for k, v in vars(self).items()
-            if k not in ("disorder", "parts", "pane_times", "totals", "belief")
+            if k not in ("disorder", "parts", "pane_times", "totals", "belief", "judging")
         }
         return plain | {
             "disorder": self.disorder.to_json(),
             "belief": self.belief.to_json(),
+            "judging": asdict(self.judging),
             "parts": [list(vars(part).values()) for part in self.parts],
             "pane_times": {pane: [t.first, t.last] for pane, t in self.pane_times.items()},
             "totals": asdict(self.totals),
@@ -144,6 +178,7 @@ class QueryState:
                 **value,
                 "disorder": DisorderState.from_json(value["disorder"]),
                 "belief": Belief.from_json(value["belief"]) if "belief" in value else Belief(),
+                "judging": Judging.from_json(value["judging"]) if "judging" in value else Judging(),
                 "parts": tuple(Part(*part) for part in value["parts"]),
                 "pane_times": {int(pane): PaneTimes(*times) for pane, times in value["pane_times"].items()},
                 "totals": QueryTotals(**value["totals"]),

@@ -24,6 +24,7 @@ from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.preference.splitting import Splitting, splitting
 from penstock.spark.actuators.executor_status import task_slots
+from penstock.spark.actuators.power import refuse_power
 from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.program import QueryProgram
@@ -227,6 +228,7 @@ class StreamQuery(ABC):
         schema = schema_of_frame(frame)
         self.check(schema)
         policy = how.chosen_policy(self._surroundings(how.period))
+        refuse_power(policy, "a query")
         outputs = self._outputs(_sink(output, foreach_batch), late, how.dead_letters, checkpoint)
         if self.overlap and outputs.function is not None:
             raise PenstockError(

@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.aggregates import Aggregate
 from penstock.core.errors import PenstockError
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
+from penstock.spark.query.judging import slack_by_recall
 from penstock.spark.query.static_aggregates import StaticAggregates
 from penstock.spark.query.stream_query import StreamQuery
 from penstock.spark.query.window_program import WindowProgram
@@ -57,6 +58,11 @@ class WindowQuery(StreamQuery, _Aggregated):
                     f"The aggregate '{name}' is {one!r}; write count(), sum_of(...) or the like, or derive one from penstock.aggregates.Aggregate."
                 )
         self.check_settings()
+        if slack_by_recall(self.disorder) is not None:
+            raise PenstockError(
+                "AdaptiveSlack(recall=...) counts the rows that answers of a preference query lose; a window query gives "
+                "one row a group: write AdaptiveSlack(drop=...)."
+            )
 
     @property
     def label(self) -> str:

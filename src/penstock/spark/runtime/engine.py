@@ -57,6 +57,8 @@ class BatchRows:
     numbers: int = 0
     most: int = 0
     schema: StructType | None = None
+    #: Tells how many rows the source has beyond those of the batch, where the run reads it itself.
+    left: Callable[[], float] | None = None
 
     @property
     def tasks(self) -> int:

@@ -7,6 +7,7 @@ committed is planned anew and may get other rows, which is no matter: nothing of
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from penstock.spark.runtime.engine import BatchRows
 from penstock.spark.runtime.python_source import Offset, PythonSource
@@ -98,7 +99,9 @@ class OwnLoop:
         """Run the batch up to ``end``; False where its source went away, and the batch with it."""
         try:
             readings = self._source.readings(self._offset, end)
-            self._process(BatchRows(readings=readings, schema=self._source.spark_schema), self._batch, end)
+            left = partial(self._source.backlog, end)
+            rows = BatchRows(readings=readings, schema=self._source.spark_schema, left=left)
+            self._process(rows, self._batch, end)
         except SourceAwayError as error:
             self._warn(f"{error} The batch is tried again.")
             return False

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan, nan
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -25,6 +26,11 @@ class Batch:
     prefix: str
     started: float
 
+    @property
+    def left(self) -> float:
+        """Rows that the source has by now beyond those of the batch; nan where nobody can tell."""
+        return nan if self.rows.left is None else self.rows.left()
+
 
 @dataclass(frozen=True)
 class BatchResult:
@@ -36,6 +42,22 @@ class BatchResult:
     progress: Mapping[str, Any] = field(default_factory=dict)
     #: The same as a typed value, where the program has one.
     figures: object = None
+
+
+def backlog(left: float, rate: float, seconds: float, trigger: float | None) -> float:
+    """Rows that wait beyond those of one trigger, at the end of a batch of so many seconds.
+
+    ``left`` is what the source tells; where it tells nothing, all rows of the batch's time have come since.
+
+    >>> backlog(nan, rate=100.0, seconds=0.5, trigger=1.0), backlog(nan, rate=100.0, seconds=3.0, trigger=1.0)
+    (0.0, 200.0)
+    >>> backlog(5000.0, rate=100.0, seconds=0.5, trigger=1.0), backlog(5000.0, rate=100.0, seconds=0.5, trigger=None)
+    (4900.0, 5000.0)
+    """
+    if trigger is None:
+        return left
+    waiting = rate * seconds if isnan(left) else left
+    return max(0.0, waiting - rate * trigger)
 
 
 class Program(Protocol):

@@ -7,6 +7,7 @@ driver makes the reader and asks it for offsets and partitions; whoever runs the
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import pyarrow as pa
@@ -64,10 +65,11 @@ class PythonSource:
         except TypeError:  # the older form has no arguments
             return dict(self.reader.latestOffset())  # type: ignore[call-arg]
 
-    def backlog_end(self) -> Offset | None:
-        """How far the stream has come, whatever a batch may take; None where the source does not say."""
-        report = getattr(self.reader, "reportLatestOffset", None)
-        return None if report is None else report()
+    def backlog(self, end: Offset) -> float:
+        """Rows that the stream has beyond ``end``; nan where the source does not say (by a method ``backlog``)."""
+        tell = getattr(self.reader, "backlog", None)
+        rows = None if tell is None else tell(end)
+        return nan if rows is None else float(rows)
 
     def prepare_available_now(self) -> None:
         """What is there now is all there will be."""

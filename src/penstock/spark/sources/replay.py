@@ -117,6 +117,7 @@ class ReplayStreamReader(TimedStreamReader):
     """Offsets and partitions of a replay."""
 
     START = _START
+    COUNTED = "row"
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """What the readers of both streaming sources share: when time 0 lies, and how far the stream has come by now."""
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ class TimedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A reader whose offsets carry the ``epoch``, time 0 of the stream; -1 before the first batch has settled it."""
 
     START: ClassVar[Offset]
+    #: Which part of an offset counts rows.
+    COUNTED: ClassVar[str]
 
     def __init__(self, delivery: Delivery, clock: Callable[[], float] = time.time) -> None:
         self._delivery, self._clock = delivery, clock
@@ -33,6 +36,15 @@ class TimedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """What has arrived by now is what there is."""
         self._now = self._clock()
+
+    def backlog(self, end: Offset) -> int | None:
+        """Rows that have arrived by now and lie beyond ``end``; None where time does not bring the rows."""
+        latest = self.reportLatestOffset()
+        return None if latest is None else max(0, latest[self.COUNTED] - end[self.COUNTED])
+
+    @abstractmethod
+    def reportLatestOffset(self) -> Offset | None:
+        """How far the stream has come by now, whatever the limit."""
 
     def _settle(self, start: Offset) -> tuple[int, float]:
         """Time 0 of the stream for a batch from this offset on, and the time that the stream has come to."""

@@ -74,6 +74,7 @@ class TrafficStreamReader(TimedStreamReader):
     """Offsets and partitions of a generated stream."""
 
     START = _START
+    COUNTED = "rows"
 
     def __init__(
         self, delivery: Delivery, stream: TupleStream, clock: Callable[[], float] = time.time

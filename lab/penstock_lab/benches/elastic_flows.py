@@ -1,0 +1,190 @@
+"""Elastic flows: ``Mpc`` and ``Organic`` with their defaults against the best and the worst configuration by hand.
+
+Input is there before it is asked for, so a flow goes as fast as its configuration lets it. The rate is that of the second
+half of the batches; a policy has found its configuration by then or it has not.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.apps import finance, trading
+from penstock.apps.flow_app import pieces
+from penstock.core.journal import MemoryJournal
+from penstock.policies import Mpc, Organic
+from penstock.spark.session import session
+from penstock_lab.benches.elastic import Cell, Figures, Kept, Spread
+from penstock_lab.benches.flow_operators import burn, spread_out
+from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow
+from penstock_lab.results import ResultsPage, Table
+
+BATCHES = 40
+#: Of the best by hand.
+ENOUGH = 0.9
+POLICIES: dict[str, Callable[[], Any]] = {
+    "Organic": lambda: Organic(max_replicas=2),
+    "Mpc": lambda: Mpc(workers=(1, 2)),
+}
+
+
+@dataclass(frozen=True)
+class ElasticFlow:
+    """A flow, the tables of its sources, batch by batch, and the regions that can have replicas."""
+
+    tables: Callable[[int], dict[str, list[pa.Table]]]
+    make: Callable[[dict[str, Any]], Any]
+    regions: tuple[str, ...]
+
+
+def _numbers(batches: int, rows: int = 6_000) -> dict[str, list[pa.Table]]:
+    rng = np.random.default_rng(6)
+    made = [pa.table({"key": rng.integers(0, 500, rows), "value": rng.random(rows)}) for _ in range(8)]
+    return {"rows": [made[i % 8] for i in range(batches)]}
+
+
+def _quotes(batches: int) -> dict[str, list[pa.Table]]:
+    quotes = pa.table(trading.quotes_of(np.arange(batches * 20_000), 50))
+    return {"quotes": pieces(quotes, 20_000)}
+
+
+def _market(batches: int) -> dict[str, list[pa.Table]]:
+    trades, quotes = finance.synthetic_tables(30_000 * batches, SYMBOLS)
+    edges = np.arange(1, batches + 1) * 30_000
+    return {"trades": finance.by_time(trades, edges), "quotes": finance.by_time(quotes, edges)}
+
+
+def _trading(streams: dict[str, Any]) -> Any:
+    from penstock.spark.flow.flow import Flow
+
+    flow = Flow("trading")
+    trading.build(flow.source("quotes", streams["quotes"])).sink("candles")
+    return flow
+
+
+def _tree(streams: dict[str, Any]) -> Any:
+    """A heavy branch and a light one."""
+    from penstock.spark.flow.flow import Flow
+    from penstock_lab.benches.flow_operators import finish, keep
+
+    flow = Flow("tree")
+    root = flow.source("rows", streams["rows"]).through(keep)
+    root.through(burn).sink("heavy")
+    root.through(finish).sink("light")
+    return flow
+
+
+def _chain(length: int) -> Callable[[dict[str, Any]], Any]:
+    return lambda streams: chain("chain", streams["rows"], *[spread_out] * (length - 1), burn)
+
+
+FLOWS = {
+    "trading": ElasticFlow(_quotes, _trading, ("algotrader", "candlesticks")),
+    "finance": ElasticFlow(_market, finance_flow, ("add_up", "find_bargains")),
+    "a chain of two": ElasticFlow(_numbers, _chain(2), ("spread_out", "burn")),
+    "a chain of three": ElasticFlow(_numbers, _chain(3), ("spread_out", "spread_out_2", "burn")),
+    "a tree with a heavy branch": ElasticFlow(_numbers, _tree, ("keep", "burn", "finish")),
+}
+
+
+def cells() -> list[Cell]:
+    """Every configuration of one or two replicas by hand, then the policies."""
+    made = []
+    for load, flow in FLOWS.items():
+        made += [
+            Cell("flows", load, " ".join(map(str, replicas)), {"replicas": replicas})
+            for replicas in product((1, 2), repeat=len(flow.regions))
+        ]
+        made += [Cell("flows", load, name, {"policy": name}) for name in POLICIES]
+    return made
+
+
+def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
+    """Run what is missing and tell all."""
+    chosen = cells()
+    if quick:
+        chosen = [c for c in chosen if c.load == "a chain of two" and c.way in ("1 1", "2 2", "Organic")]
+    kept.fill(chosen, lambda cell, number: _measure(cell, 16 if quick else BATCHES))
+    rows = [
+        (c.load, c.way, str(kept.spread(c, "rate")), str(kept.spread(c, "changes")), _last(kept, c))
+        for c in chosen
+    ]
+    page.tables.append(
+        Table(
+            "Flows that go as fast as they can",
+            ("flow", "replicas by hand, or policy", "rows/s", "changes", "ended with"),
+            rows,
+            f"{BATCHES} batches, rate of the second half, mean ± standard deviation of the runs. Policies have their defaults "
+            "but for the limit of two replicas, one a core.",
+        )
+    )
+    for load in dict.fromkeys(c.load for c in chosen):
+        _judge(page, kept, [c for c in chosen if c.load == load], load)
+
+
+def _judge(page: ResultsPage, kept: Kept, own: list[Cell], load: str) -> None:
+    by_hand = {c.way: kept.spread(c, "rate") for c in own if c.way not in POLICIES}
+    known = {way: rate for way, rate in by_hand.items() if rate.runs}
+    if not known:
+        return
+    best = max(known, key=lambda way: known[way].mean)
+    worst = min(known, key=lambda way: known[way].mean)
+    for cell in (c for c in own if c.way in POLICIES):
+        rate: Spread = kept.spread(cell, "rate")
+        if not rate.runs:
+            continue
+        page.claim(
+            f"{load}: {cell.way} against the best by hand ({best}) and the worst ({worst})",
+            f"at least {ENOUGH:g} of the best",
+            f"{rate.mean / known[best].mean:.2f} of the best, {rate.mean / known[worst].mean:.2f} of the worst",
+            rate.mean >= ENOUGH * known[best].mean,
+        )
+
+
+def _last(kept: Kept, cell: Cell) -> str:
+    done = kept.of(cell)
+    return str(done[-1].get("plan", "")) if done else ""
+
+
+def _measure(cell: Cell, batches: int) -> Figures:
+    flow = FLOWS[cell.load]
+    config = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
+    spark = session("local[4]", app="penstock bench elastic", config=config)
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-elastic-") as scratch:
+            bench = FlowBench(spark, Path(scratch))
+            tables = flow.tables(batches)
+            parts = 2 if len(tables) == 1 else 1
+            streams = {name: bench.files(name, some, parts) for name, some in tables.items()}
+            return _timed(bench, flow, streams, cell)
+    finally:
+        spark.stop()
+
+
+def _timed(bench: FlowBench, flow: ElasticFlow, streams: dict[str, Any], cell: Cell) -> Figures:
+    journal, folder = MemoryJournal(), bench.folder()
+    wanted = cell.spec.get("replicas", (1,) * len(flow.regions))
+    policy = POLICIES[cell.spec["policy"]]() if "policy" in cell.spec else None
+    seen: list[tuple[int, float]] = []
+    run = flow.make(streams).start(
+        bench.spark,
+        checkpoint=folder + "/checkpoint",
+        output=folder + "/out",
+        available_now=True,
+        replicas=dict(zip(flow.regions, wanted, strict=True)),
+        policy=policy,
+        period=0.5,
+        journal=journal,
+    )
+    run.listen(lambda profile: seen.append((profile.rows, profile.started + profile.seconds)))
+    run.await_termination()
+    steady = seen[len(seen) // 2 :]
+    rate = sum(rows for rows, _ in steady[1:]) / max(steady[-1][1] - steady[0][1], 1e-9)
+    changes = float(sum(bool(r["changes"]) for r in journal.records if r["kind"] == "decision"))
+    plan = " ".join(str(run.plan.regions[name].replicas) for name in flow.regions)
+    return {"rate": rate, "changes": changes, "plan": plan}  # type: ignore[dict-item]
