@@ -11,8 +11,7 @@ import penstock
 from waiting import PATIENCE
 
 SUBPACKAGES = [
-    "aggregates", "core", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark",
-    "testing", "traffic",
+    "aggregates", "core", "dataflow", "forecast", "models", "policies", "preference", "sim", "spark", "testing", "traffic",
 ]  # fmt: skip
 
 PUBLIC = {
@@ -22,17 +21,14 @@ PUBLIC = {
         "need_all", "need_any", "attach", "PenstockError", *SUBPACKAGES,
     ],
     "penstock.core": [
-        "Observation", "StageObservation", "Capacity", "Metric", "Knob", "Change", "Decision", "Policy", "Plant",
-        "Controller", "Guards", "Bound", "RollbackRule", "Journal", "FileJournal",
+        "Observation", "Metric", "Knob", "Change", "Decision", "Controller", "Guards", "Bound", "RollbackRule", "FileJournal",
     ],
     "penstock.aggregates": [
         "Aggregate", "count", "sum_of", "mean_of", "min_of", "max_of", "quantile_of", "distinct_of",
     ],
     "penstock.dataflow": [
-        "Operator", "operator", "need_all", "need_any", "running_count", "running_max", "running_sum", "Reference",
-        "sessions", "deduplicate", "interval_join", "top_n",
+        "running_count", "running_max", "running_sum", "Reference", "sessions", "deduplicate", "interval_join", "top_n",
     ],
-    "penstock.disorder": ["InOrder", "FixedDelay", "KSlack", "AdaptiveSlack"],
     "penstock.forecast": ["LastValue", "MovingAverage", "Holt", "HoltWinters"],
     "penstock.models": [
         "MAP", "Mmpp2", "Poisson", "kpc", "fit_map2", "fit_kpc", "Erlang", "MapPh1", "Mg1", "Kingman", "MicroBatch",
@@ -42,17 +38,15 @@ PUBLIC = {
         "Dhalion", "DynamicAllocation", "Autopilot",
     ],
     "penstock.preference": ["skyline", "k_dominant", "top_delta", "top_k", "dominance_factor"],
-    "penstock.page": ["write_report"],
     "penstock.sim": ["SparkLike", "SparkCosts", "VirtualPlant", "compare", "load"],
     "penstock.spark": ["session", "running", "LocalCluster", "KafkaTopic", "DeltaTable"],
-    "penstock.spark.kafka": ["KafkaTopic"],
-    "penstock.spark.attach": ["Settings", "default_guards"],
+    "penstock.spark.attach": ["default_guards"],
     "penstock.spark.sources": ["register"],
     "penstock.testing": [
         "check_policy", "check_plant", "check_preference", "check_forecaster", "RecordingActuator", "ScriptedPlant",
     ],
     "penstock.traffic": [
-        "poisson", "map2", "Shaped", "Superposition", "daily", "describe", "read_trace", "write_trace",
+        "poisson", "map2", "Shaped", "Superposition", "daily", "describe",
     ],
 }  # fmt: skip
 

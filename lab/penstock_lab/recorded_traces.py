@@ -15,7 +15,7 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.sim import load as generated
 from penstock.sim.load import Load
 from penstock.traffic import Shaped, map2
-from penstock.traffic.shapes import Shape
+from penstock.traffic.shapes import RateShape
 from penstock_lab.data import data_folder
 
 Floats = NDArray[np.float64]
@@ -92,7 +92,7 @@ def _worldcup(place: Path, seed: int, minutes: int = 1200, dispersion: float = 3
     part = counts[first : first + minutes]
     factors = np.maximum(part / part.mean(), 1e-3)
     points = tuple((float(i), float(f)) for i, f in enumerate(factors))
-    times = Shaped(map2(rate=400.0, dispersion=dispersion), Shape(points)).sample(float(minutes), seed)
+    times = Shaped(map2(rate=400.0, dispersion=dispersion), RateShape(points)).sample(float(minutes), seed)
     return Load("worldcup", times, float(minutes))
 
 

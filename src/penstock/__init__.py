@@ -20,18 +20,15 @@ __all__ = [
     "attach",
     "PenstockError",
     # subpackages
-    "core", "aggregates", "dataflow", "disorder", "forecast", "models", "page", "policies", "preference", "sim", "spark", "testing",
-    "traffic",
+    "core", "aggregates", "dataflow", "forecast", "models", "policies", "preference", "sim", "spark", "testing", "traffic",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # what type checkers and editors see; at run time the same names load on first use
     from penstock import aggregates as aggregates
     from penstock import core as core
     from penstock import dataflow as dataflow
-    from penstock import disorder as disorder
     from penstock import forecast as forecast
     from penstock import models as models
-    from penstock import page as page
     from penstock import policies as policies
     from penstock import preference as preference
     from penstock import sim as sim

@@ -231,7 +231,7 @@ def test_there_are_many_calls_and_of_every_command():
 
 
 def test_a_readable_part_of_a_journal_is_reported(places, tmp_path):
-    from penstock.page import write_report
+    from penstock.page.document import write_report
 
     journal = tmp_path / "mixed.jsonl"
     FileJournal(journal).close()

@@ -16,7 +16,7 @@ from penstock.page.document import SCRIPTS, STYLES
 from penstock.page.follow import JournalFollower
 from penstock.page.live import serve_page
 from penstock.page.server import PageServer
-from penstock.page.story import Place, Story
+from penstock.page.story import Bookmark, Story
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant
 from waiting import PATIENCE, until
@@ -161,7 +161,7 @@ def test_a_growing_journal_is_followed_and_a_line_in_writing_waits(tmp_path):
         assert follower.look() == 0
         path.write_bytes(whole + b'{"kind":"warning","time":5.0,"text":"x"}\nno record\n')
         assert follower.look() == 1
-    assert story.since(Place())[0]["warnings"]["rows"][0]["text"] == "x"
+    assert story.since(Bookmark())[0]["warnings"]["rows"][0]["text"] == "x"
 
 
 @pytest.mark.parametrize("address", ["host:", "127.0.0.1:99999", ":80:", "127.0.0.1:port", ""])

@@ -9,7 +9,7 @@ from page.journals import HEADER, write
 from penstock.core.control_quality import figures
 from penstock.core.journal import FileJournal, MemoryJournal
 from penstock.core.metrics import Metric
-from penstock.page.story import Place, Story
+from penstock.page.story import Bookmark, Story
 
 
 def story_of(records, **options):
@@ -17,7 +17,7 @@ def story_of(records, **options):
 
 
 def told(story, place=None):
-    return story.since(place or Place())[0]
+    return story.since(place or Bookmark())[0]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_eight_hours_are_no_larger_than_one():
 def test_a_reader_gets_only_what_is_new(ten_minutes):
     story = Story()
     story.take_all(ten_minutes.records[:-20])
-    first, place = story.since(Place())
+    first, place = story.since(Bookmark())
     assert story.since(place) == (None, place)
     story.take_all(ten_minutes.records[-20:])
     news, place = story.since(place)

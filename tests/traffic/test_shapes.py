@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
 from penstock.traffic import daily
-from penstock.traffic.shapes import Shape, flash_crowd, ramp, steps
+from penstock.traffic.shapes import RateShape, flash_crowd, ramp, steps
 
 SHAPES = {
     "steps": steps((3.0, 2.0), (7.0, 0.5)),
@@ -63,14 +63,14 @@ def test_a_product_is_the_product():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Shape(()),
-        lambda: Shape(((1.0, 1.0),)),
-        lambda: Shape(((0.0, 1.0), (5.0, 1.0), (4.0, 1.0))),
-        lambda: Shape(((0.0, -1.0),)),
-        lambda: Shape(((0.0, float("nan")),)),
+        lambda: RateShape(()),
+        lambda: RateShape(((1.0, 1.0),)),
+        lambda: RateShape(((0.0, 1.0), (5.0, 1.0), (4.0, 1.0))),
+        lambda: RateShape(((0.0, -1.0),)),
+        lambda: RateShape(((0.0, float("nan")),)),
         lambda: steps((3.0, 0.0)),
         lambda: steps((3.0, 2.0), period=2.0),
-        lambda: Shape(((0.0, 0.0), (1.0, 0.0)), period=2.0),
+        lambda: RateShape(((0.0, 0.0), (1.0, 0.0)), period=2.0),
         lambda: ramp(5.0, 5.0, 2.0),
         lambda: daily(0.0),
         lambda: daily(10.0, 1.5),

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.kafka.client import confluent
 from penstock.testing.kafka import LocalBroker
+from penstock_lab.benches.query_kills import commits_anew
 from penstock_lab.judging import at_least
 from penstock_lab.results import ResultsPage, Table, announce
 
@@ -120,7 +121,7 @@ def _kills(report: ResultsPage, broker: LocalBroker, scratch: Path, sizes: Sizes
     draw, made = random.Random(5), Counter[str]()
     while made.total() < sizes.kills:
         driver = _driver(killed, scratch / "killed")
-        if not _committed(driver, scratch / "killed" / "ck"):
+        if not commits_anew(driver, scratch / "killed" / "ck" / "penstock" / "commits"):
             break  # the topic was used up before the last kill
         time.sleep(draw.uniform(0.0, 1.0))
         if made.total() % 4 == 3:
@@ -173,17 +174,6 @@ def _driver(spec: dict[str, Any], work: Path) -> "subprocess.Popen[bytes]":
             stdout=subprocess.PIPE if "seconds" in spec else subprocess.DEVNULL,
             stderr=log,
         )
-
-
-def _committed(driver: "subprocess.Popen[bytes]", checkpoint: Path) -> bool:
-    """Wait until the driver has committed a batch of its own; False if it ended first."""
-    commits = checkpoint / "penstock" / "commits"
-    before = set(commits.glob("*.json"))
-    while driver.poll() is None:
-        if set(commits.glob("*.json")) - before:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def _read(broker: LocalBroker, topic: str) -> Counter[bytes]:

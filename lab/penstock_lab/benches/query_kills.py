@@ -24,7 +24,7 @@ def add(report: ResultsPage, scratch: Path, kills: int) -> None:
     made = 0
     while made < kills:
         driver = _driver(stream, scratch / "killed")
-        if not _progress(driver, scratch / "killed" / "ck" / "penstock" / "commits"):
+        if not commits_anew(driver, scratch / "killed" / "ck" / "penstock" / "commits"):
             break  # the stream was used up before the last kill
         time.sleep(draw.uniform(0.0, 1.2))
         os.killpg(driver.pid, signal.SIGKILL)
@@ -56,7 +56,7 @@ def add(report: ResultsPage, scratch: Path, kills: int) -> None:
     )
 
 
-def _progress(driver: subprocess.Popen[bytes], commits: Path) -> bool:
+def commits_anew(driver: subprocess.Popen[bytes], commits: Path) -> bool:
     """Wait until the driver has committed a batch of its own; False if it ended first."""
     before = set(commits.glob("*.json"))
     while driver.poll() is None:

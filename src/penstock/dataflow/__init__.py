@@ -1,10 +1,12 @@
-"""Flows: operators, firing rules, compiled running figures, and a run in this process for tests.
+"""Flows: ready-made operators, compiled running figures, and a run in this process for tests.
 
 A flow that runs on Spark is :class:`penstock.Flow`.
 """
 
-from penstock.dataflow.firing import need_all, need_any
-from penstock.dataflow.operators import Operator, operator
+from penstock.dataflow.firing import need_all as need_all
+from penstock.dataflow.firing import need_any as need_any
+from penstock.dataflow.operators import Operator as Operator
+from penstock.dataflow.operators import operator as operator
 from penstock.dataflow.ready.deduplicate import deduplicate
 from penstock.dataflow.ready.interval_join import interval_join
 from penstock.dataflow.ready.sessions import sessions
@@ -13,7 +15,6 @@ from penstock.dataflow.reference import Reference
 from penstock.dataflow.running_figures import running_count, running_max, running_sum
 
 __all__ = [
-    "Operator", "operator", "need_all", "need_any",
     "sessions", "deduplicate", "interval_join", "top_n",
     "running_count", "running_max", "running_sum",
     "Reference",

@@ -26,7 +26,7 @@ class Held:
     fullest: float
 
 
-class Waiting:
+class BufferedTuples:
     """What came with what waited before, by port and key, the latter first."""
 
     def __init__(

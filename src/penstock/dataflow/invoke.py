@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.belief import Lookout, Sightings
-from penstock.dataflow.buffering import Waiting
+from penstock.dataflow.buffering import BufferedTuples
 from penstock.dataflow.calls import CallWork, DeadRows, call_tables
 from penstock.dataflow.kept_keys import check_kept
 from penstock.dataflow.keys import Hashes, cast_keys, hash_keys, missing_keys, within
@@ -155,7 +155,7 @@ def _keyed(
     if spec.need.immediate:
         result.dead += _call(CallWork(task, rows, state, output))
     else:
-        waiting = Waiting(spec, rows, assigned, layers, state)
+        waiting = BufferedTuples(spec, rows, assigned, layers, state)
         taken = waiting.takes(state)
         # In grain "key" a call may change the rule for the tuples after it, so all are there to be taken.
         ready = waiting.queues if spec.grain == "key" else waiting.ready(taken)

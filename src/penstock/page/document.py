@@ -10,7 +10,7 @@ from typing import Any
 from penstock.core.control_quality import ControlQuality
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
-from penstock.page.story import Place, Story
+from penstock.page.story import Bookmark, Story
 
 #: Parts of the page, in the order in which it needs them.
 STYLES = ("uPlot.min.css", "page.css")
@@ -32,7 +32,7 @@ def live_page() -> str:
 
 def whole_page(story: Story) -> str:
     """The page with the data inside, which asks nobody."""
-    data, _ = story.since(Place())
+    data, _ = story.since(Bookmark())
     assert data is not None
     styles = "".join(f"<style>{part(name)}</style>" for name in STYLES)
     # A "<" inside JSON could end the element it stands in.

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from penstock.page.address import is_loopback, listening, parse_address
 from penstock.page.document import SCRIPTS, STYLES, live_page, part
-from penstock.page.story import Place, Story
+from penstock.page.story import Bookmark, Story
 
 #: Seconds between two looks for news, for each reader.
 EVERY = 0.5
@@ -133,7 +133,7 @@ class PageServer:
 
     async def _data(self, request: Request) -> Response:
         self._tell_state()
-        news, _ = self._story.since(Place())
+        news, _ = self._story.since(Bookmark())
         return JSONResponse({**(news or {}), **self._controls()}, headers=_HEADERS)
 
     async def _events(self, request: Request) -> Response:
@@ -156,7 +156,7 @@ class PageServer:
 
     async def _news(self) -> AsyncIterator[str]:
         """All there is, then what is new, until the run has ended."""
-        place, silent = Place(), 0.0
+        place, silent = Bookmark(), 0.0
         while True:
             over = self._over.is_set()
             self._tell_state()

@@ -23,7 +23,7 @@ ROWS = 400
 
 
 @dataclass(frozen=True)
-class Place:
+class Bookmark:
     """How far a reader has come."""
 
     whole: Mark = START
@@ -90,7 +90,7 @@ class Story:
             self._version += state != self._state
             self._state = state
 
-    def since(self, place: Place) -> tuple[dict[str, Any] | None, Place]:
+    def since(self, place: Bookmark) -> tuple[dict[str, Any] | None, Bookmark]:
         """What a reader lacks, None where it lacks nothing, and where it stands then."""
         with self._lock:
             if place.version == self._version:
@@ -101,7 +101,7 @@ class Story:
                 "decisions": self._decisions.since(place.decisions),
                 "warnings": self._warnings.since(place.warnings),
             }
-            now = Place(
+            now = Bookmark(
                 at_whole,
                 at_recent,
                 max(0, self._decisions.end - 1),  # the last row may still grow

@@ -4,9 +4,10 @@ from penstock.traffic.composition import Shaped, Superposition
 from penstock.traffic.description import describe
 from penstock.traffic.markov import map2, poisson
 from penstock.traffic.shapes import daily
-from penstock.traffic.trace import read_trace, write_trace
+from penstock.traffic.trace import read_trace as read_trace
+from penstock.traffic.trace import write_trace as write_trace
 
 __all__ = [
     "poisson", "map2", "Shaped", "Superposition", "daily",
-    "describe", "read_trace", "write_trace",
+    "describe",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from penstock.models import MAP
 from penstock.traffic.markov import MapArrivals
 from penstock.traffic.process import ArrivalProcess, ArrivalRun, Mark, Times
 from penstock.traffic.seeds import Seeds
-from penstock.traffic.shapes import Shape
+from penstock.traffic.shapes import RateShape
 
 #: Beyond this many phases the merged MAP is not worth building; the dispersion needs no matrices anyway.
 _MOST_PHASES = 64
@@ -31,7 +31,7 @@ class Shaped(ArrivalProcess):
     """
 
     process: ArrivalProcess
-    shape: Shape
+    shape: RateShape
 
     @property
     def rate(self) -> float:
@@ -48,7 +48,7 @@ class Shaped(ArrivalProcess):
 
 
 class _ShapedRun(ArrivalRun):
-    def __init__(self, run: ArrivalRun, shape: Shape) -> None:
+    def __init__(self, run: ArrivalRun, shape: RateShape) -> None:
         self._run, self._shape = run, shape
 
     def until(self, end: float) -> Times:

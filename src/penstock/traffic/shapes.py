@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Shape:
+class RateShape:
     """Factors at given times, straight lines between them; constant after the last, or repeated every ``period``.
 
     Two points at the same time are a jump.
@@ -111,7 +111,7 @@ class Shape:
         part = np.divide(2.0 * need, root, out=np.zeros_like(root), where=root > 0.0)
         return np.asarray(times[index] + part + laps * (self.period or 0.0))
 
-    def unrolled(self, seconds: float) -> "Shape":
+    def unrolled(self, seconds: float) -> "RateShape":
         """A repeating shape written out up to ``seconds``, going on at its mean; another one as it is."""
         if self.period is None:
             return self
@@ -119,9 +119,9 @@ class Shape:
         laps = np.arange(np.ceil(seconds / self.period)) * self.period
         at, values = (laps[:, None] + times).ravel(), np.tile(factors, laps.size)
         last = (float(at[-1]), self.mean)
-        return Shape((*zip(at.tolist(), values.tolist(), strict=True), last))
+        return RateShape((*zip(at.tolist(), values.tolist(), strict=True), last))
 
-    def __mul__(self, other: "Shape") -> "Shape":
+    def __mul__(self, other: "RateShape") -> "RateShape":
         """Both shapes at once, sampled finely enough for straight lines between the points."""
         if other.period is not None and self.period is not None and self.period != other.period:
             raise PenstockError("Two repeating rate shapes can be combined only if their periods are equal.")
@@ -132,7 +132,7 @@ class Shape:
         return _product(self, other)
 
 
-def _product(left: Shape, right: Shape) -> Shape:
+def _product(left: RateShape, right: RateShape) -> RateShape:
     """The product on the union of the knots; a piece where both slope is cut into 16 to stay close."""
     knots = np.union1d(left._knots[0], right._knots[0])
     points: list[tuple[float, float]] = []
@@ -146,34 +146,34 @@ def _product(left: Shape, right: Shape) -> Shape:
     if left.period is None:
         last = float(knots[-1])
         points.append((last, float(left.factor(last) * right.factor(last))))
-    return Shape(tuple(points), left.period)
+    return RateShape(tuple(points), left.period)
 
 
-def steps(*changes: tuple[float, float], period: float | None = None) -> Shape:
+def steps(*changes: tuple[float, float], period: float | None = None) -> RateShape:
     """Factor 1, then from each time on another factor: ``steps((10, 3), (20, 1))``."""
     points = [(0.0, 1.0)]
     for at, factor in changes:
         points += [(at, points[-1][1]), (at, factor)]
-    return Shape(tuple(points), period)
+    return RateShape(tuple(points), period)
 
 
-def ramp(start: float, end: float, factor: float) -> Shape:
+def ramp(start: float, end: float, factor: float) -> RateShape:
     """Factor 1 until ``start``, rising or falling to ``factor`` at ``end``, and staying there."""
     if not 0.0 <= start < end:
         raise PenstockError(f"A ramp from {start:g} s to {end:g} s is impossible; it ends after it starts.")
-    return Shape(((0.0, 1.0), (start, 1.0), (end, factor)))
+    return RateShape(((0.0, 1.0), (start, 1.0), (end, factor)))
 
 
-def daily(period: float = 86400.0, amplitude: float = 0.5, pieces: int = 96) -> Shape:
+def daily(period: float = 86400.0, amplitude: float = 0.5, pieces: int = 96) -> RateShape:
     """A cycle 1 - amplitude cos(2 pi t / period): the night at time 0, mean factor 1."""
     if not (0.0 <= amplitude <= 1.0 and period > 0.0):
         raise PenstockError("A daily cycle has a period above zero and an amplitude from 0 to 1.")
     at = np.linspace(0.0, period, pieces + 1)
     factors = np.maximum(1.0 - amplitude * np.cos(2.0 * pi * at / period), 0.0)
-    return Shape(tuple(zip(at.tolist(), factors.tolist(), strict=True)), period)
+    return RateShape(tuple(zip(at.tolist(), factors.tolist(), strict=True)), period)
 
 
-def flash_crowd(at: float, peak: float, rise: float, decay: float) -> Shape:
+def flash_crowd(at: float, peak: float, rise: float, decay: float) -> RateShape:
     """Factor 1, from ``at`` on a climb to ``peak`` within ``rise`` seconds, then 1 + (peak - 1) e^(-t / decay)."""
     if not (at >= 0.0 and rise > 0.0 and decay > 0.0 and peak > 0.0):
         raise PenstockError(
@@ -182,4 +182,4 @@ def flash_crowd(at: float, peak: float, rise: float, decay: float) -> Shape:
     after = np.linspace(0.0, 8.0 * decay, 65)
     fall = 1.0 + (peak - 1.0) * np.exp(-after / decay)
     tail = zip((at + rise + after).tolist(), fall.tolist(), strict=True)
-    return Shape(((0.0, 1.0), (at, 1.0), *tail, (at + rise + 9.0 * decay, 1.0)))
+    return RateShape(((0.0, 1.0), (at, 1.0), *tail, (at + rise + 9.0 * decay, 1.0)))

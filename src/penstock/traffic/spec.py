@@ -16,7 +16,7 @@ from penstock.traffic.keys import Keys, zipf
 from penstock.traffic.markov import map2, poisson
 from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.selfsimilar import SelfSimilar
-from penstock.traffic.shapes import Shape
+from penstock.traffic.shapes import RateShape
 from penstock.traffic.stream import TupleStream
 from penstock.traffic.walk import RandomWalk
 
@@ -30,7 +30,7 @@ MODELS: dict[str, Callable[[float, float, float], ArrivalProcess]] = {
 }
 
 #: Shape -> its maker and the numbers it needs, with defaults.
-SHAPES: dict[str, tuple[Callable[..., Shape], dict[str, float | None]]] = {
+SHAPES: dict[str, tuple[Callable[..., RateShape], dict[str, float | None]]] = {
     "step": (lambda at, factor: shapes.steps((at, factor)), {"at": None, "factor": None}),
     "ramp": (shapes.ramp, {"start": None, "end": None, "factor": None}),
     "daily": (shapes.daily, {"period": 86400.0, "amplitude": 0.5}),
@@ -174,7 +174,7 @@ def _model(name: str, given: Mapping[str, float]) -> ArrivalProcess:
     return MODELS[name](values["rate"], values["dispersion"], values["hurst"])
 
 
-def _shape(name: str, given: Mapping[str, float]) -> Shape:
+def _shape(name: str, given: Mapping[str, float]) -> RateShape:
     if name not in SHAPES:
         raise unknown("rate shape", name, SHAPES)
     make, defaults = SHAPES[name]

@@ -18,7 +18,7 @@ from penstock.dataflow.keys import group_of, hash_keys
 from penstock.dataflow.operators import operator
 from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
-from penstock.page import write_report
+from penstock.page.document import write_report
 from penstock.policies import Organic
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.rebalancer import Rebalancer

@@ -1,18 +1,18 @@
 """Which policy? Rehearse them all on this run's own arrivals and costs, and do what the best one would do.
 
-Every candidate has a *lane*: a miniature of the query (:mod:`penstock.policies.autopilot.shadow`) that gets the arrivals
-of the real run at the costs measured in it and is controlled by the candidate. Over what is remembered, a lane's score is
+Every candidate has a *rehearsal*: a miniature of the query (:mod:`penstock.policies.autopilot.shadow`) that gets the arrivals
+of the real run at the costs measured in it and is controlled by the candidate. Over what is remembered, a rehearsal's score is
 
     late    rows whose result came after the target, over all rows
     cost    executor-seconds a minute
 
 Fit is a candidate with  late <= bound = max(share T / (T + 1200 s), that of the most executors + half a point)  after T
 seconds of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the one with the least
-cost (1 + late / (5 bound))  leads, and its lane's number of executors is the plan. Bursts
+cost (1 + late / (5 bound))  leads, and its rehearsal's number of executors is the plan. Bursts
 break records: with M1 and M2 the largest loads of two different minutes so far, the next record may be M1 + (M1 - M2)
 (the estimate of Robson and Whitlock for the end of a range), so the plan is
 
-    executors = round(lane's executors x spare),      spare = max(2 - M2 / M1, load of this minute / M1)
+    executors = round(rehearsal's executors x spare),      spare = max(2 - M2 / M1, load of this minute / M1)
 
 the second for the minute in which the record is broken: beyond what was rehearsed, in proportion. The first only while
 records are likely: with r of the last n minutes (40 at most) having broken it, a share of about (r + 1) / (n + 1) of the
@@ -21,7 +21,7 @@ rows to come meets a new one, and where that is less than what may still be late
 It starts with the most executors, leads by rehearsals after ``learn`` seconds, changes the leader only for one that is
 cheaper by ``hysteresis`` or when the leader is no longer fit (the next one then takes at least 15 % more than it did, for twenty minutes: the load was
 harder than it looked), and takes control back to the most executors for
-``probation`` seconds when the real rows are late while its lane says they are not.
+``probation`` seconds when the real rows are late while its rehearsal says they are not.
 """
 
 from dataclasses import dataclass, field, replace
@@ -35,8 +35,8 @@ from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
 from penstock.policies.autopilot.candidates import default_candidates
 from penstock.policies.autopilot.rehearsal import (
-    Lane,
     Meter,
+    Rehearsal,
     Score,
     measured,
     rehearsed,
@@ -54,16 +54,16 @@ PRICE = 0.2
 STEP_UP = 1.15
 #: Minutes that tell how often a record is broken.
 RECORDS = 40
-#: Seconds at the beginning (a quarter of a shorter learning) that do not count: every lane starts with the executors that the run happened to have.
+#: Seconds at the beginning (a quarter of a shorter learning) that do not count: every rehearsal starts with the executors that the run happened to have.
 START_UP = 60.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AutopilotState:
-    """The costs measured, the lanes, who leads, since when it rehearses, until when the guard has the control."""
+    """The costs measured, the rehearsals, who leads, since when it rehearses, until when the guard has the control."""
 
     meter: Meter = field(default_factory=Meter)
-    lanes: tuple[tuple[str, Lane], ...] = ()
+    rehearsals: tuple[tuple[str, Rehearsal], ...] = ()
     leader: str = ""
     begun: float | None = None
     guarded: float = -1.0
@@ -118,7 +118,7 @@ class Autopilot:
         return AutopilotState()
 
     def step(self, state: AutopilotState, observation: Observation) -> tuple[AutopilotState, Decision]:
-        """Rehearse another period, choose, and plan what the leader's lane plans."""
+        """Rehearse another period, choose, and plan what the leader's rehearsal plans."""
         state = replace(state, meter=measured(state.meter, observation))
         if state.meter.costs is None or observation.executors is None:
             return state, self._safe(observation, "the costs of rows and batches are not known yet")
@@ -129,7 +129,7 @@ class Autopilot:
         if state.begun is None or now - state.begun < self.learn - 1e-9:
             return state, self._safe(observation, f"rehearsing for {now - (state.begun or now):.0f} s so far")
         since = max(now - self.memory, state.begun + (START_UP if self.learn >= START_UP else self.learn / 4))
-        scores = {name: score(lane, since, now) for name, lane in state.lanes}
+        scores = {name: score(rehearsal, since, now) for name, rehearsal in state.rehearsals}
         state = self._lead(state, scores, now)
         state = self._guard(state, observation)
         if now < state.guarded - 1e-9:
@@ -140,7 +140,9 @@ class Autopilot:
         assert state.meter.costs is not None
         pairs = [(c.name, c) for c in self.rehearsing]
         pairs = pairs if "Maximum" in dict(pairs) else [("Maximum", _peak(self.limits)), *pairs]
-        lanes = rehearsed(dict(state.lanes), pairs, observation, state.meter.costs, self.target, self.memory)
+        rehearsals = rehearsed(
+            dict(state.rehearsals), pairs, observation, state.meter.costs, self.target, self.memory
+        )
         stage = scaled_stage(observation)
         load = 0.0 if stage is None else stage.arrival_rate * state.meter.costs.service
         minute = int(observation.time // 60)
@@ -148,7 +150,7 @@ class Autopilot:
         peaks[minute] = max(load, peaks.get(minute, 0.0))
         kept = tuple((m, p) for m, p in peaks.items() if 60 * (minute - m) <= self.memory)
         begun = observation.time - observation.period if state.begun is None else state.begun
-        return replace(state, lanes=tuple(lanes.items()), begun=begun, peaks=kept)
+        return replace(state, rehearsals=tuple(rehearsals.items()), begun=begun, peaks=kept)
 
     def _lead(self, state: AutopilotState, scores: dict[str, Score], now: float) -> AutopilotState:
         """The cheapest that is fit leads; the present one stays unless it is unfit or another cheaper by far."""
@@ -167,9 +169,9 @@ class Autopilot:
 
     def _guard(self, state: AutopilotState, observation: Observation) -> AutopilotState:
         """Count steps in which real rows are late and the leader's are not; six of them take the control back."""
-        lane = dict(state.lanes)[state.leader]
+        rehearsal = dict(state.rehearsals)[state.leader]
         slow = observation.measure(Metric.LATENCY_MEAN) > self.target
-        last = lane.periods[-1]
+        last = rehearsal.periods[-1]
         promised = last.rows > 0 and last.late <= self.late * last.rows
         apart = state.apart + 1 if slow and promised else 0
         if apart < 6:
@@ -177,11 +179,11 @@ class Autopilot:
         return replace(state, apart=0, guarded=observation.time + self.probation)
 
     def _follow(self, state: AutopilotState, observation: Observation, scores: dict[str, Score]) -> Decision:
-        lane = dict(state.lanes)[state.leader]
+        rehearsal = dict(state.rehearsals)[state.leader]
         assert state.meter.costs is not None
         spare = _spare(state.peaks, observation.time, self.late - scores[state.leader].late)
-        planned = round(lane.shadow.planned * spare)
-        more = relief(lane, observation, state.meter.costs, self.target)
+        planned = round(rehearsal.shadow.planned * spare)
+        more = relief(rehearsal, observation, state.meter.costs, self.target)
         wanted = within(planned + more, self.limits)
         now = observation.value(Knob.EXECUTORS)
         if isinstance(now, int | float) and observation.measure(Metric.LATENCY_MEAN) > 0.5 * self.target:
@@ -192,8 +194,8 @@ class Autopilot:
         others = sorted((s.cost, n) for n, s in scores.items() if n != state.leader and s.cost < chosen.cost)
         if others:
             reason += f"; {_in_words(others[-1][1], scores[others[-1][1]])}"
-        if planned != lane.shadow.planned:
-            reason += f"; {spare:.0%} of its {lane.shadow.planned:g}, since bursts still break records"
+        if planned != rehearsal.shadow.planned:
+            reason += f"; {spare:.0%} of its {rehearsal.shadow.planned:g}, since bursts still break records"
         if more:
             reason += f"; {more:g} more for the backlog"
         return Decision(changes, reason, {Metric.EXECUTORS: float(wanted)})

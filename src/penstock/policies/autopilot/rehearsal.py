@@ -17,7 +17,7 @@ _FINE = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lane:
+class Rehearsal:
     """One candidate's rehearsal: its shadow, its policy's state, what it did period by period."""
 
     shadow: Shadow
@@ -104,33 +104,33 @@ def binned(observation: Observation, stage: StageObservation, costs: MeasuredCos
 
 
 def rehearsed(
-    lanes: Mapping[str, Lane],
+    rehearsals: Mapping[str, Rehearsal],
     candidates: Sequence[tuple[str, AnyPolicy]],
     observation: Observation,
     costs: MeasuredCosts,
     target: float,
     memory: float,
-) -> dict[str, Lane]:
+) -> dict[str, Rehearsal]:
     """Every candidate one period further."""
     stage = scaled_stage(observation)
     if stage is None:
-        return dict(lanes)
+        return dict(rehearsals)
     bins = binned(observation, stage, costs)
     after = {}
     for name, policy in candidates:
-        lane = lanes.get(name) or _begun(policy, observation)
-        after[name] = _lane_after(lane, policy, bins, observation, stage, costs, target, memory)
+        rehearsal = rehearsals.get(name) or _begun(policy, observation)
+        after[name] = _rehearsal_after(rehearsal, policy, bins, observation, stage, costs, target, memory)
     return after
 
 
-def _begun(policy: AnyPolicy, observation: Observation) -> Lane:
+def _begun(policy: AnyPolicy, observation: Observation) -> Rehearsal:
     present = observation.executors.observed if observation.executors else 1.0
     begin = observation.time - observation.period
-    return Lane(Shadow(begin, present, present, next_start=begin, warm=present), policy.start())
+    return Rehearsal(Shadow(begin, present, present, next_start=begin, warm=present), policy.start())
 
 
-def _lane_after(
-    lane: Lane,
+def _rehearsal_after(
+    rehearsal: Rehearsal,
     policy: AnyPolicy,
     bins: Bins,
     observation: Observation,
@@ -138,17 +138,17 @@ def _lane_after(
     costs: MeasuredCosts,
     target: float,
     memory: float,
-) -> Lane:
-    shadow, seen, period = advance(lane.shadow, bins, observation, stage, costs, target)
-    state, decision = policy.step(lane.state, seen)
+) -> Rehearsal:
+    shadow, seen, period = advance(rehearsal.shadow, bins, observation, stage, costs, target)
+    state, decision = policy.step(rehearsal.state, seen)
     wanted = decision.number(Knob.EXECUTORS, "", shadow.planned)
     period = replace(period, changes=int(wanted != shadow.planned))
-    kept = tuple(p for p in lane.periods if observation.time - p.time < memory)
-    return Lane(shadow.plan(wanted, costs), state, (*kept, period))
+    kept = tuple(p for p in rehearsal.periods if observation.time - p.time < memory)
+    return Rehearsal(shadow.plan(wanted, costs), state, (*kept, period))
 
 
-def relief(lane: Lane, observation: Observation, costs: MeasuredCosts, target: float) -> float:
-    """Executors beyond the lane's own for what waits in reality and not in the lane: worked off in half the target.
+def relief(rehearsal: Rehearsal, observation: Observation, costs: MeasuredCosts, target: float) -> float:
+    """Executors beyond the rehearsal's own for what waits in reality and not in the rehearsal: worked off in half the target.
 
     Such an excess comes from a change of leaders, or from what the miniature does not know. Less than the work of a
     trigger interval is no excess: an executor that comes makes the next batch slower first.
@@ -156,15 +156,15 @@ def relief(lane: Lane, observation: Observation, costs: MeasuredCosts, target: f
     stage = scaled_stage(observation)
     if stage is None or isnan(stage.backlog) or observation.executors is None:
         return 0.0
-    excess = (stage.backlog - float(lane.shadow.waiting.rows.sum())) * costs.service / costs.slots
+    excess = (stage.backlog - float(rehearsal.shadow.waiting.rows.sum())) * costs.service / costs.slots
     if excess <= costs.trigger * max(1.0, observation.executors.observed):
         return 0.0
     return float(np.ceil(excess / (0.5 * target)))
 
 
-def score(lane: Lane, since: float, now: float) -> Score:
+def score(rehearsal: Rehearsal, since: float, now: float) -> Score:
     """How a candidate did from one time to another."""
-    seen = [p for p in lane.periods if p.time > since]
+    seen = [p for p in rehearsal.periods if p.time > since]
     length = max(1e-9, now - since)
     rows = sum(p.rows for p in seen)
     return Score(

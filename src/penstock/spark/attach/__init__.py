@@ -1,5 +1,6 @@
 """Autoscaling of real Spark: watch queries, decide, change executors and CPU shares."""
 
-from penstock.spark.attach.settings import Settings, default_guards
+from penstock.spark.attach.settings import Settings as Settings
+from penstock.spark.attach.settings import default_guards
 
-__all__ = ["Settings", "default_guards"]
+__all__ = ["default_guards"]

@@ -22,7 +22,6 @@ from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper, lane_sizes
 from penstock.spark.flow.task_output import FlowOutputs
 from penstock.spark.runtime.engine import Effort, Engine
-from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.program import Batch, BatchResult
 from penstock.spark.runtime.sinks import read_back
@@ -61,11 +60,6 @@ class FlowProgram:
     def identity(self) -> Mapping[str, Any]:
         """What makes state of this flow unusable for another."""
         return self.definition.identity(self._first.groups)
-
-    @property
-    def folders(self) -> Mapping[str, OutputFolder]:
-        """The output folders by their role."""
-        return self.outputs.by_role
 
     @property
     def workers_wanted(self) -> int:

@@ -21,7 +21,7 @@ UNUSED = 60.0
 
 
 @dataclass(frozen=True)
-class Part:
+class OffsetRange:
     """Messages ``start`` to ``end - 1`` of a partition."""
 
     topic: str
@@ -41,7 +41,7 @@ class PartitionConsumer:
         self._ahead: list[Any] = []  # messages beyond the part that was read last
         self.used = time.monotonic()
 
-    def read(self, part: Part) -> Iterator[list[Any]]:
+    def read(self, part: OffsetRange) -> Iterator[list[Any]]:
         """The messages of a part, in order, some at a time."""
         self._go_to(part.start)
         silent = time.monotonic()
@@ -74,7 +74,7 @@ class PartitionConsumer:
         self._consumer.assign([place])
         self._position = offset
 
-    def _sorted_out(self, got: list[Any], part: Part) -> list[Any]:
+    def _sorted_out(self, got: list[Any], part: OffsetRange) -> list[Any]:
         """Messages of the part; what lies beyond it is kept for the next one."""
         messages = []
         for at, message in enumerate(got):
@@ -90,7 +90,7 @@ class PartitionConsumer:
                 self._position = message.offset() + 1
         return messages
 
-    def _problem(self, error: Any, offset: int, part: Part) -> None:
+    def _problem(self, error: Any, offset: int, part: OffsetRange) -> None:
         codes = confluent().KafkaError
         if error.code() == codes._PARTITION_EOF:
             # The rest of the part are markers of transactions, which are no messages.
@@ -107,7 +107,7 @@ class PartitionConsumer:
 def gone(topic: str, partition: int, offset: int) -> PenstockError:
     """The sentence for messages that were to be read and are no longer there."""
     return PenstockError(
-        f"Message {offset} of topic '{topic}', partition {partition}, is no longer there: it was deleted before it was "
+        f"KafkaMessage {offset} of topic '{topic}', partition {partition}, is no longer there: it was deleted before it was "
         "read; start with option failOnDataLoss=false to go on with what there is."
     )
 
@@ -116,7 +116,7 @@ _open: dict[tuple[Any, ...], PartitionConsumer] = {}
 _lock = threading.Lock()
 
 
-def fetched(options: KafkaOptions, part: Part) -> Iterator[list[Any]]:
+def fetched(options: KafkaOptions, part: OffsetRange) -> Iterator[list[Any]]:
     """The messages of a part, by a consumer that is kept open."""
     key = (tuple(sorted(options.consumer.items())), part.topic, part.partition)
     with _lock:

@@ -14,13 +14,13 @@ import pyarrow.json as pj
 from penstock.core.errors import PenstockError
 
 #: The columns of Spark's own source, in Spark's spelling.
-PLAIN_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+SPARK_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 CORRUPT = "_corrupt_record"
 _ORIGINS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 
 
-class Message(Protocol):
+class KafkaMessage(Protocol):
     """One record of a topic, as the client gives it."""
 
     def key(self) -> bytes | None:
@@ -53,7 +53,7 @@ def fields_of(schema: pa.Schema) -> list[pa.Field]:
     return own
 
 
-def parsed(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
+def parsed(messages: Sequence[KafkaMessage], schema: pa.Schema) -> pa.RecordBatch:
     """Messages as rows of a schema that the user gave."""
     values = [m.value() for m in messages]
     rows, corrupt = _objects(values, fields_of(schema))
@@ -72,7 +72,7 @@ def parsed(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def unparsed(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
+def unparsed(messages: Sequence[KafkaMessage], schema: pa.Schema) -> pa.RecordBatch:
     """Messages as rows with the columns of Spark's own source."""
     columns: dict[str, Any] = {
         "key": [m.key() for m in messages],
@@ -86,7 +86,7 @@ def unparsed(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
 
 
-def _origin(messages: Sequence[Message], field: pa.Field) -> pa.Array:
+def _origin(messages: Sequence[KafkaMessage], field: pa.Field) -> pa.Array:
     name = field.name[1:]
     if name == "timestamp":
         micros = pa.array([m.timestamp()[1] * 1000 for m in messages], pa.int64())

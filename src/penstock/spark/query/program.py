@@ -28,7 +28,6 @@ from penstock.spark.query.state import QueryState, QueryTotals
 from penstock.spark.query.window_rows import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
 from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane
-from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.program import Batch, BatchResult, backlog
@@ -135,11 +134,6 @@ class QueryProgram:
             "disorder handling": repr(self.query.disorder),
             "input schema": [[f.name, str(f.type)] for f in self.schema],
         }
-
-    @property
-    def folders(self) -> Mapping[str, OutputFolder]:
-        """The output folders by their role."""
-        return self.outputs.by_role
 
     @property
     def workers_wanted(self) -> int:

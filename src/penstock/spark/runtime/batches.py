@@ -49,7 +49,7 @@ class Batches(Generic[P]):
         self.controller = controller
         self._program = program
         self._checkpoint = checkpoint
-        self._latest = checkpoint.recover(program.folders)
+        self._latest = checkpoint.recover(program.outputs.by_role)
         if checkpoint.mended:
             journal.warning(0.0, "checkpoint", checkpoint.mended)
             log.warning(checkpoint.mended)

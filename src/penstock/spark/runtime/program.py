@@ -60,6 +60,14 @@ def backlog(left: float, rate: float, seconds: float, trigger: float | None) -> 
     return max(0.0, waiting - rate * trigger)
 
 
+class Outputs(Protocol):
+    """Where the rows of a program go."""
+
+    @property
+    def by_role(self) -> Mapping[str, OutputFolder]:
+        """The output folders by what they are to the run."""
+
+
 class Program(Protocol):
     """A query or a flow, as the runtime sees it."""
 
@@ -68,8 +76,8 @@ class Program(Protocol):
         """What makes state of this program unusable for another; compared at each start."""
 
     @property
-    def folders(self) -> Mapping[str, OutputFolder]:
-        """The output folders by their role."""
+    def outputs(self) -> Outputs:
+        """Where its rows go."""
 
     @property
     def workers_wanted(self) -> int:

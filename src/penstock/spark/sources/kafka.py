@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.spark.kafka import fetching
-from penstock.spark.kafka.fetching import Part, fetched
-from penstock.spark.kafka.messages import PLAIN_COLUMNS, fields_of, parsed, unparsed
+from penstock.spark.kafka.fetching import OffsetRange, fetched
+from penstock.spark.kafka.messages import SPARK_COLUMNS, fields_of, parsed, unparsed
 from penstock.spark.kafka.offsets import Brokers, Offsets, TopicGoneError, behind, first_offsets, limited
 from penstock.spark.kafka.options import KafkaOptions
 from penstock.spark.runtime.source_away import SourceAwayError
@@ -44,7 +44,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> str:
         """The columns where the user gave none."""
-        return PLAIN_COLUMNS
+        return SPARK_COLUMNS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Reads offsets on the driver and partitions in tasks."""
@@ -54,7 +54,7 @@ class KafkaSource(DataSource):
 class PartOfTopic(InputPartition):
     """One part of a partition, for one task."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: OffsetRange) -> None:
         super().__init__(None)
         self.part = part
 
@@ -65,7 +65,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: KafkaOptions, schema: StructType) -> None:
         self._options = options
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-        names = [part.split()[0] for part in PLAIN_COLUMNS.split(", ")]
+        names = [part.split()[0] for part in SPARK_COLUMNS.split(", ")]
         self._parse = self._schema.names != names
         if self._parse:
             fields_of(self._schema)  # refuses what cannot be read
@@ -100,7 +100,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One task for each partition that has something new."""
         begin = self._begin(start, end)
         return [
-            PartOfTopic(Part(topic, int(number), begin[topic][number], last))
+            PartOfTopic(OffsetRange(topic, int(number), begin[topic][number], last))
             for topic, parts in end.items()
             for number, last in parts.items()
             if last > begin[topic][number]
