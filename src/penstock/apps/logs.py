@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import checked, ends, pieces, run_app, whole
+from penstock.apps.flow_app import checked, run_app, whole
 from penstock.apps.network import log_line
-from penstock.apps.own_data import is_topic, topic_lines
 from penstock.apps.summary import Option, Summary
-from penstock.apps.wordcount import given_lines
+from penstock.apps.wordcount import source_of_lines
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
@@ -153,17 +152,11 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow
-        from penstock.spark.sources.demo_sources import numbers, played
+        from penstock.spark.sources.demo_sources import numbers
 
         made = Flow("logs")
-        if is_topic(options["input"]):
-            lines = made.source("lines", topic_lines(spark, options["input"]))
-        elif ends(options):
-            data.extend(given_lines(options))
-            lines = made.source(
-                "lines", played(spark, pieces(pa.table({"line": data}), 2000), scratch / "lines")
-            )
-        else:
+        lines = source_of_lines(made, spark, options, scratch, data)
+        if lines is None:
             lines = made.source("numbers", numbers(spark, whole(options, "rate"))).through(write_log)
         by_component, matches = build(lines, patterns)
         by_component.sink("components", components)

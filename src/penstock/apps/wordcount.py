@@ -107,16 +107,11 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow
-        from penstock.spark.sources.demo_sources import numbers, played
+        from penstock.spark.sources.demo_sources import numbers
 
         made = Flow("wordcount")
-        if is_topic(options["input"]):
-            lines = made.source("lines", topic_lines(spark, options["input"]))
-        elif ends(options):
-            recorded_lines.extend(given_lines(options))
-            table = pa.table({"line": recorded_lines})
-            lines = made.source("lines", played(spark, pieces(table, 5000), scratch / "lines"))
-        else:
+        lines = source_of_lines(made, spark, options, scratch, recorded_lines, 5000)
+        if lines is None:
             lines = made.source("numbers", numbers(spark, whole(options, "rate"))).through(write_lines)
         build(lines).sink("counts", kept)
         return made
@@ -141,6 +136,20 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         "checked": right,
     }
     return Summary("wordcount", figures, ("word", "count"), top, notes)
+
+
+def source_of_lines(
+    flow: Graph, spark: Any, options: Mapping[str, str], scratch: Path, lines: list[str], size: int = 2000
+) -> Stream | None:
+    """Recorded lines or the user's own as a source, those that have an end also in ``lines``; None: they are to be made."""
+    from penstock.spark.sources.demo_sources import played
+
+    if is_topic(options["input"]):
+        return flow.source("lines", topic_lines(spark, options["input"]))
+    if not ends(options):
+        return None
+    lines.extend(given_lines(options))
+    return flow.source("lines", played(spark, pieces(pa.table({"line": lines}), size), scratch / "lines"))
 
 
 def given_lines(options: Mapping[str, str]) -> list[str]:

@@ -72,7 +72,7 @@ def _listed(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-class Queue:
+class KeyQueue:
     """The tuples of one port, those of each key one after another."""
 
     def __init__(self, rows: "Rows", slots: NDArray[np.int64], keys: int) -> None:

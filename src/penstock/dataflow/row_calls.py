@@ -18,7 +18,7 @@ from penstock.dataflow.calls import CallWork, gallop, is_fatal, smallest
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.key_state import Kept, KeyState, KeyStates
 from penstock.dataflow.output import BadOutput, Output
-from penstock.dataflow.records import Queue
+from penstock.dataflow.records import KeyQueue
 from penstock.dataflow.rows import Positions, Rows
 from penstock.dataflow.state import BadState
 
@@ -342,12 +342,12 @@ def _notes(output: Output, ends: list[list[int]]) -> list[tuple[Callable[[int], 
     return made or [(lambda _: None, lambda: 0)]
 
 
-def _queues(work: CallWork) -> dict[str, Queue]:
+def _queues(work: CallWork) -> dict[str, KeyQueue]:
     """The tuples of each port by key; of a stateless operator each for itself."""
     if work.state is not None:
-        return {port: Queue(rows, rows.slots, len(work.state)) for port, rows in work.rows.items()}
+        return {port: KeyQueue(rows, rows.slots, len(work.state)) for port, rows in work.rows.items()}
     alone, count = _each_alone(work.rows), sum(len(rows) for rows in work.rows.values())
-    return {port: Queue(rows, alone[port], count) for port, rows in work.rows.items()}
+    return {port: KeyQueue(rows, alone[port], count) for port, rows in work.rows.items()}
 
 
 def _each_alone(rows: Mapping[str, Rows]) -> dict[str, Ints]:

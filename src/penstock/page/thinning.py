@@ -21,7 +21,7 @@ class Join(Enum):
 
 
 @dataclass(slots=True)
-class _Sample:
+class _Bin:
     """Figures by name, each with the seconds that it stands for."""
 
     time: float
@@ -83,7 +83,7 @@ class Scale:
 
     def __init__(self, joins: Joins, room: int = 1_000, step: float = 0.0, span: float = inf) -> None:
         self._joins, self._room, self._step, self._span = joins, max(room, 4), step, span
-        self._points: list[_Sample] = []
+        self._points: list[_Bin] = []
         self._first = self._generation = self._additions = 0
 
     def add(self, time: float, weight: float, values: Mapping[str, float]) -> None:
@@ -94,7 +94,7 @@ class Scale:
         if last is not None and last.values and time < last.time + self._step:
             last.take(weighted, self._joins)
             return
-        self._points.append(_Sample(time, weighted))
+        self._points.append(_Bin(time, weighted))
         while self._points[0].time < time - self._span:
             del self._points[0]
             self._first += 1
@@ -123,7 +123,7 @@ class Scale:
     def _halve(self) -> None:
         span = self._points[-1].time - self._points[0].time
         self._step = max(2 * self._step, 2 * span / self._room)
-        kept: list[_Sample] = []
+        kept: list[_Bin] = []
         for point in self._points:
             if kept and kept[-1].values and point.values and point.time < kept[-1].time + self._step:
                 kept[-1].take(point.values, self._joins)
@@ -133,7 +133,7 @@ class Scale:
         self._first, self._generation = 0, self._generation + 1
 
 
-def _columns(points: list[_Sample]) -> dict[str, list[float | None]]:
+def _columns(points: list[_Bin]) -> dict[str, list[float | None]]:
     """The points as columns, null where one has no figure."""
     names = dict.fromkeys(name for point in points for name in point.values)
     columns: dict[str, list[float | None]] = {"time": [round(p.time, 3) for p in points]}

@@ -36,7 +36,7 @@ class PaneRun:
     last: int
 
 
-class Static(Protocol):
+class StaticQuestion(Protocol):
     """What is asked of the windows."""
 
     @property
@@ -58,7 +58,7 @@ class Static(Protocol):
         """The windows of a run from the partial results of its panes, several of a pane one below the other."""
 
 
-def evaluate(frame: DataFrame, how: Static) -> DataFrame:
+def evaluate(frame: DataFrame, how: StaticQuestion) -> DataFrame:
     """All windows that hold at least one row; rows that cannot be used are left out."""
     result, model = from_arrow_schema(how.result), how.model
     counted = frame.select(how.time).mapInArrow(PaneCounts(how.time, model.pane_us), "pane long, rows long")
@@ -76,7 +76,7 @@ def evaluate(frame: DataFrame, how: Static) -> DataFrame:
     )
 
 
-def evaluate_table(table: pa.Table, how: Static) -> pa.Table:
+def evaluate_table(table: pa.Table, how: StaticQuestion) -> pa.Table:
     """The same over an Arrow table, in this process, without Spark."""
     counts: dict[int, int] = {}
     for counted in PaneCounts(how.time, how.model.pane_us)(iter(table.to_batches())):
@@ -132,7 +132,7 @@ class PaneCounts:
 class Reduce:
     """Partial results of one input partition's panes, sent to the runs that need them."""
 
-    how: Static
+    how: StaticQuestion
     runs: tuple[PaneRun, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,7 +154,7 @@ class Reduce:
 class Windows:
     """The windows of some runs."""
 
-    how: Static
+    how: StaticQuestion
     runs: tuple[PaneRun, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -32,7 +32,7 @@ from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
 from penstock.spark.query.routing import check_time_column
 from penstock.spark.query.run import QueryRun
 from penstock.spark.query.static_kinds import arrow_of
-from penstock.spark.query.static_windows import Static, evaluate, evaluate_table
+from penstock.spark.query.static_windows import StaticQuestion, evaluate, evaluate_table
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.output_places import OutputPlaces, Place
@@ -79,7 +79,7 @@ class StreamQuery(ABC):
         """The query in the run's journal, where it has no name."""
 
     @abstractmethod
-    def static(self, schema: pa.Schema) -> Static:
+    def static(self, schema: pa.Schema) -> StaticQuestion:
         """The same windows over a static table with this schema."""
 
     def evaluate(self, frame: T) -> T:
