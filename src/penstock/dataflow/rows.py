@@ -5,7 +5,7 @@ of one key meet again, however many replicas they came through. It is one number
 then number) in flows that merge their sources by time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,9 +128,6 @@ class Rows:
     def lists(self) -> list[dict[str, Any]]:
         """The rows as dictionaries."""
         return Records(self.table).part(0, len(self))
-
-
-PortRows = Mapping[str, Rows]
 
 
 def event_times(column: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """The contract of a forecaster."""
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 S = TypeVar("S")
 
@@ -29,9 +29,6 @@ class Forecaster(Protocol[S]):
     def predict(self, state: S, steps: int = 1) -> float:
         """The forecast of the value ``steps`` steps after the last one."""
         ...
-
-
-AnyForecaster = Forecaster[Any]
 
 
 def trajectory(forecaster: Forecaster[S], state: S, horizon: int) -> tuple[float, ...]:

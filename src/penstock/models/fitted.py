@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.models.map import MAP
@@ -36,9 +35,3 @@ class FittedMap(MAP):
         self.window = window
         #: The figure that ranks several fits of one trace; smaller is better.
         self.score = score
-
-
-def relative_error(measured: float, wanted: float) -> float:
-    """|measured - wanted| / |wanted|, and the plain difference where the wanted value is zero."""
-    gap = abs(measured - wanted)
-    return float(gap / abs(wanted)) if wanted else float(np.abs(gap))

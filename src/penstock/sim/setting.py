@@ -38,11 +38,6 @@ class Setting:
             self.amount = max(self.amount, self._coming.pop(0)[1])
         return self.amount
 
-    @property
-    def next_arrival(self) -> float:
-        """When more will be there; infinity when nothing is on its way."""
-        return self._coming[0][0] if self._coming else inf
-
     def capacity(self) -> Capacity:
         """Planned, requested and observed."""
         return Capacity(self.planned, self.planned, self.amount, self.limit)
