@@ -21,7 +21,7 @@ REPORTS = [
         outputs=TaskOutputs({"out": 4}, (WrittenFile("out", "a", "b"), WrittenFile("", "c", "d")), {"op": 1}),
         operators={"op": OperatorFigures(3, 2, 0.1, clock=17)},
         groups={"count": [0, 3, 1]},
-        written=(WrittenLayer("op", "layer", 3, True),),
+        written=(WrittenLayer("op", "layer", 3, ("old",)),),
         inbox="messages",
         later=(1, 2),
         cpu=0.2,
