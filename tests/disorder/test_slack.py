@@ -149,7 +149,7 @@ def test_by_recall_the_loss_comes_to_its_target_however_likely_late_rows_are_in_
         then = asked[max(0, window - 5)]
         lost.append(int(rng.binomial(60, min(1.0, share * then))))
         state = slack.judge(state, 60, lost[-1], then)
-    assert np.mean(lost[300:]) / 60 == pytest.approx(0.02, rel=0.25)
+    assert 0.5 * 0.02 < np.mean(lost[300:]) / 60 < 1.1 * 0.02
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.floats(0, 1), st.floats(0, 1)), max_size=30))

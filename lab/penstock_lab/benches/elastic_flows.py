@@ -20,7 +20,7 @@ from penstock.core.journal import MemoryJournal
 from penstock.policies import Mpc, Organic
 from penstock.spark.session import session
 from penstock_lab.benches.elastic import Cell, Figures, Kept, Spread
-from penstock_lab.benches.flow_operators import burn, spread_out
+from penstock_lab.benches.elastic_operators import heavy_by_a, heavy_by_b, heavy_by_c, light_by_a, light_by_c
 from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow
 from penstock_lab.results import ResultsPage, Table
 
@@ -44,7 +44,10 @@ class ElasticFlow:
 
 def _numbers(batches: int, rows: int = 6_000) -> dict[str, list[pa.Table]]:
     rng = np.random.default_rng(6)
-    made = [pa.table({"key": rng.integers(0, 500, rows), "value": rng.random(rows)}) for _ in range(8)]
+    made = [
+        pa.table({**{k: rng.integers(0, 500, rows) for k in "abc"}, "value": rng.random(rows)})
+        for _ in range(8)
+    ]
     return {"rows": [made[i % 8] for i in range(batches)]}
 
 
@@ -70,25 +73,26 @@ def _trading(streams: dict[str, Any]) -> Any:
 def _tree(streams: dict[str, Any]) -> Any:
     """A heavy branch and a light one."""
     from penstock.spark.flow.flow import Flow
-    from penstock_lab.benches.flow_operators import finish, keep
 
     flow = Flow("tree")
-    root = flow.source("rows", streams["rows"]).through(keep)
-    root.through(burn).sink("heavy")
-    root.through(finish).sink("light")
+    root = flow.source("rows", streams["rows"]).through(light_by_a)
+    root.through(heavy_by_b).sink("heavy")
+    root.through(light_by_c).sink("light")
     return flow
 
 
-def _chain(length: int) -> Callable[[dict[str, Any]], Any]:
-    return lambda streams: chain("chain", streams["rows"], *[spread_out] * (length - 1), burn)
+def _chain(*operators: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda streams: chain("chain", streams["rows"], *operators)
 
 
 FLOWS = {
-    "trading": ElasticFlow(_quotes, _trading, ("algotrader", "candlesticks")),
+    "trading": ElasticFlow(_quotes, _trading, ("algotrader",)),
     "finance": ElasticFlow(_market, finance_flow, ("add_up", "find_bargains")),
-    "a chain of two": ElasticFlow(_numbers, _chain(2), ("spread_out", "burn")),
-    "a chain of three": ElasticFlow(_numbers, _chain(3), ("spread_out", "spread_out_2", "burn")),
-    "a tree with a heavy branch": ElasticFlow(_numbers, _tree, ("keep", "burn", "finish")),
+    "a chain of two": ElasticFlow(_numbers, _chain(heavy_by_a, heavy_by_b), ("heavy_by_a", "heavy_by_b")),
+    "a chain of three": ElasticFlow(
+        _numbers, _chain(heavy_by_a, heavy_by_b, heavy_by_c), ("heavy_by_a", "heavy_by_b", "heavy_by_c")
+    ),
+    "a tree with a heavy branch": ElasticFlow(_numbers, _tree, ("light_by_a", "heavy_by_b", "light_by_c")),
 }
 
 

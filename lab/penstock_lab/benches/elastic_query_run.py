@@ -86,6 +86,9 @@ def figures_of(seen: list[Mapping[str, Any]], took: float) -> dict[str, float]:
     left = seen[-1]["backlog"] if seen and np.isfinite(seen[-1]["backlog"]) else 0.0
     return {
         "processed": rows / took,
+        "busy": float(
+            np.mean([max(f["utilisation_panes"], f["utilisation_windows"]) for f in seen] or [np.nan])
+        ),
         "of_the_rate": rows / max(rows + left, 1.0),
         "lag_p50": float(np.percentile(lags, 50)) if len(lags) else np.nan,
         "lag_p95": float(np.percentile(lags, 95)) if len(lags) else np.nan,

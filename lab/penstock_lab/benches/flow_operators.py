@@ -49,7 +49,7 @@ def finish(rows: Rows, state: Any, output: Any) -> None:
 @operator(keys="key", state={"s": float}, output=_ROW)
 def burn(rows: Rows, state: Any, output: Any) -> None:
     """A heavy operator by key; the last row of each key comes out."""
-    running_sum(rows.slots, _work(rows["value"], ROUNDS), state["s"])
+    running_sum(rows.slots, work(rows["value"], ROUNDS), state["s"])
     last = rows.last
     output.emit(rows.table.take(pa.array(last)), at=rows.positions[last])
 
@@ -57,14 +57,14 @@ def burn(rows: Rows, state: Any, output: Any) -> None:
 @operator(keys="key", state={"s": float}, output=_ROW)
 def spread_out(rows: Rows, state: Any, output: Any) -> None:
     """A heavy operator by key that hands every row on."""
-    running_sum(rows.slots, _work(rows["value"], ROUNDS), state["s"])
+    running_sum(rows.slots, work(rows["value"], ROUNDS), state["s"])
     output.emit(rows.table)
 
 
 @operator(stateful=True, state={"s": float}, output={"s": float})
 def burn_alone(rows: Rows, state: Any, output: Any) -> None:
     """A heavy operator with one state: it cannot have replicas."""
-    sums = running_sum(rows.slots, _work(rows["value"], ROUNDS), state["s"])
+    sums = running_sum(rows.slots, work(rows["value"], ROUNDS), state["s"])
     output.emit({"s": sums[-1:]}, at=rows.positions[-1:])
 
 
@@ -85,7 +85,7 @@ def ask_alone(rows: Rows, state: Any, output: Any) -> None:
 
 
 @jit
-def _work(values: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
+def work(values: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
     """A number that depends on every round, so that the rounds cannot be left out."""
     out = np.empty(len(values))
     for row in range(len(values)):

@@ -162,7 +162,7 @@ class JudgingStage(NumberedStage):
             rows = pq.read_table(file, columns=["window_start", *self._columns])
             starts = _microseconds(rows["window_start"].combine_chunks())
             numbers = pa.array(starts // self.model.slide_us)
-            tables.append(rows.drop_columns("window_start").append_column(_WINDOW, numbers))
+            tables.append(_plain(rows, self._columns).append_column(_WINDOW, numbers))
         return pa.concat_tables(tables).combine_chunks() if tables else None
 
     def _late(self) -> pa.Table | None:
@@ -172,8 +172,9 @@ class JudgingStage(NumberedStage):
         for file in self.late:
             for batch in pq.read_table(file, columns=names).combine_chunks().to_batches():
                 panes = pa.array(self.model.pane_of(check_rows(batch, self.time, ()).times))
-                table = pa.Table.from_batches([batch]).select(self._columns)
-                tables.append(table.append_column(_PANE, panes))
+                tables.append(
+                    _plain(pa.Table.from_batches([batch]), self._columns).append_column(_PANE, panes)
+                )
         if not tables:
             return None
         rows = pa.concat_tables(tables).combine_chunks()
@@ -217,6 +218,11 @@ class JudgingStage(NumberedStage):
         if not left.num_rows:
             return None
         return write_segments(self.state_folder, f"{self.prefix}-{word}", left.schema, [left])
+
+
+def _plain(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Some columns, whatever the schema says of nulls: answers and late rows are to go together."""
+    return pa.table({name: rows[name] for name in names})
 
 
 def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:
