@@ -21,7 +21,8 @@ PUBLIC = {
         "need_all", "need_any", "attach", "PenstockError", *SUBPACKAGES,
     ],
     "penstock.core": [
-        "Observation", "Metric", "Knob", "Change", "Decision", "Controller", "Guards", "Bound", "RollbackRule", "FileJournal",
+        "Observation", "StageObservation", "Capacity", "Metric", "Knob", "Change", "Decision", "Controller", "Guards", "Bound",
+        "RollbackRule", "FileJournal",
     ],
     "penstock.aggregates": [
         "Aggregate", "count", "sum_of", "mean_of", "min_of", "max_of", "quantile_of", "distinct_of",

@@ -7,21 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "Observation", "Metric", "Knob", "Change", "Decision",
+    "Observation", "StageObservation", "Capacity", "Metric", "Knob", "Change", "Decision",
     "Controller", "Guards", "Bound", "RollbackRule", "FileJournal",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from penstock.core.capacity import Capacity as Capacity
-    from penstock.core.capacity import Knob
+    from penstock.core.capacity import Capacity, Knob
     from penstock.core.controller import Controller
     from penstock.core.decision import Change, Decision
     from penstock.core.guards import Bound, Guards
     from penstock.core.journal import FileJournal
     from penstock.core.journal import Journal as Journal
     from penstock.core.metrics import Metric
-    from penstock.core.observation import Observation
-    from penstock.core.observation import StageObservation as StageObservation
+    from penstock.core.observation import Observation, StageObservation
     from penstock.core.plant import Plant as Plant
     from penstock.core.policy import Policy as Policy
     from penstock.core.rollback import RollbackRule

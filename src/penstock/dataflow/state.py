@@ -268,7 +268,7 @@ def gathered(
 def _filled(
     column: StateColumn, assigned: Assigned, layers: Sequence[pa.Table], alive: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    if not _plain(column.type):
+    if not _is_number(column.type):
         listed = gathered("state_" + column.name, column.type, assigned, layers, alive).to_pylist()
         out = np.empty(len(listed), dtype=object)
         out[:] = [column.default if v is None else v for v in listed]
@@ -287,7 +287,7 @@ def _numpy(column: Any) -> NDArray[Any]:
     )
 
 
-def _plain(kind: pa.DataType) -> bool:
+def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 

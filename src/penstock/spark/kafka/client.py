@@ -57,7 +57,7 @@ class LastWords:
 
 def away(servers: str, cause: object) -> SourceAwayError:
     """The sentence for brokers that do not answer."""
-    said = _plain(cause)
+    said = _in_short(cause)
     reason = f" ({said})" if said else ""
     return SourceAwayError(
         f"No Kafka broker answers at '{servers}'{reason}; look whether it runs, and whether address and credentials are right."
@@ -102,7 +102,7 @@ def shown(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {k: "***" if any(w in k.lower() for w in _SECRET_WORDS) else v for k, v in settings.items()}
 
 
-def _plain(cause: object) -> str:
+def _in_short(cause: object) -> str:
     """A cause without the client's own prefixes, as part of a sentence."""
     text = str(cause).strip().rstrip(".")
     return text.splitlines()[0] if text else ""

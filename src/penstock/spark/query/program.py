@@ -145,14 +145,14 @@ class QueryProgram:
         return result_schema(self.schema, self.query.time, self.query.preference)
 
     @property
-    def _plain(self) -> bool:
+    def _from_rows(self) -> bool:
         """Whether windows are made from rows, without panes in between."""
         return self.query.window_strategy == PLAIN
 
     @property
     def _raw(self) -> bool:
         """Whether the pane stage only keeps rows."""
-        return self._plain or isinstance(self.query.disorder, InOrder)
+        return self._from_rows or isinstance(self.query.disorder, InOrder)
 
     def first_state(self) -> Mapping[str, Any]:
         """Nothing seen yet."""
@@ -290,7 +290,7 @@ class QueryProgram:
 
     def _close_raw(self, batch: Batch, state: QueryState) -> tuple[QueryState, float]:
         """In-order processing: what was held back is computed now, in order of time."""
-        raw = [] if self._plain else closing_parts(state, self.model)
+        raw = [] if self._from_rows else closing_parts(state, self.model)
         if not raw:
             return state, 0.0
         stage = CloseStage(self.grouped, self.query.time, batch.state_folder, batch.prefix, tuple(raw))

@@ -39,7 +39,7 @@ class WindowProgram(QueryProgram):
         return aggregate_schema(self.grouped, self.query.time)
 
     @property
-    def _plain(self) -> bool:
+    def _from_rows(self) -> bool:
         return False
 
     @property
