@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress
+from itertools import compress
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -120,18 +120,6 @@ class Kept:
             [slot for slot, (made, _, _) in done.items() if not made],
             [(slot, timers) for slot, (_, _, timers) in done.items() if timers],
             [(slot, rule) for slot, (_, rule, _) in done.items()],
-        )
-
-    @classmethod
-    def together(cls, parts: Sequence["Kept"]) -> "Kept":
-        """The states of several parts as one."""
-        flat = chain.from_iterable
-        return cls(
-            list(flat(p.slots for p in parts)),
-            [list(flat(some)) for some in zip(*(p.columns for p in parts), strict=True)],
-            list(flat(p.forgotten for p in parts)),
-            list(flat(p.timers for p in parts)),
-            list(flat(p.rules for p in parts)),
         )
 
     def without(self, slots: Collection[int]) -> "Kept":

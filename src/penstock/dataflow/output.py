@@ -1,6 +1,6 @@
 """Where operators put what they give out."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -35,7 +35,7 @@ class RowOutput:
         self.add = self.rows.append
         self.count = self.rows.__len__
         self._firsts: list[int] = []
-        self._places: list[Any] = []
+        self._places: Any = []
         self._calls: list[Any] = []
 
     def begin(self, place: Any, call: Any) -> None:
@@ -44,11 +44,9 @@ class RowOutput:
         self._places.append(place)
         self._calls.append(call)
 
-    def ended(self, places: Iterable[Any], calls: Iterable[Any], ends: Sequence[int]) -> None:
-        """Note calls made one after another: where the rows begin that the first gave out, and where those of each end."""
-        self._firsts += ends[:-1]
-        self._places += places
-        self._calls += calls
+    def ended(self, places: Positions, calls: Sequence[Any], ends: Sequence[int]) -> None:
+        """Note all calls, made one after another: where the rows begin that the first gave out, and where those of each end."""
+        self._firsts, self._places, self._calls = list(ends[:-1]), places, list(calls)
 
     def forget(self, calls: Collection[Any]) -> None:
         """Forget the rows of some calls."""
@@ -74,7 +72,8 @@ class RowOutput:
     def positions(self) -> NDArray[np.int64]:
         """The position of each row: that of its call."""
         counts = np.diff(np.array([*self._firsts, len(self.rows)]))
-        return np.repeat(np.array(self._places, dtype=np.int64), counts, axis=0)
+        places = np.asarray(self._places, dtype=np.int64)
+        return places if len(places) == len(self.rows) and counts.all() else np.repeat(places, counts, axis=0)
 
     def call_of(self, row: int) -> Any:
         """The call that gave out a row."""
@@ -82,8 +81,8 @@ class RowOutput:
 
     def clear(self) -> None:
         """Forget all of it."""
-        for kept in (self.rows, self._firsts, self._places, self._calls):
-            kept.clear()
+        self.rows.clear()
+        self._firsts, self._places, self._calls = [], [], []
 
 
 def _nothing(_row: Any) -> tuple[()]:

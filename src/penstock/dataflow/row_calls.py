@@ -81,9 +81,15 @@ class _Calls:
 
     def all(self) -> set[int]:
         """Every call of every key once; the keys for which something failed, which have left no trace."""
-        output = self.work.output
         one = len(self.queues) == 1 and self.work.divisible and (self.states is None or self.states.simple)
-        kept, bad = self._one_each() if one else self._one_by_one()
+        bad: set[int] = set()
+        for kept, failed in self._one_each() if one else self._one_by_one():
+            bad |= self._settled(kept, failed)
+        return bad
+
+    def _settled(self, kept: Kept, bad: set[int]) -> set[int]:
+        """Check what some keys' calls left and keep it; the keys to go through again."""
+        output = self.work.output
         if bad:
             output.forget(bad)
         bad |= self._misfits(kept.without(bad))
@@ -99,7 +105,7 @@ class _Calls:
             self.states.write(kept.without(bad))
         return bad
 
-    def _one_by_one(self) -> tuple[Kept, set[int]]:
+    def _one_by_one(self) -> Iterator[tuple[Kept, set[int]]]:
         """The calls of each key; the states after them, and the keys for which a call failed."""
         bad: set[int] = set()
         done: dict[int, Any] = {}
@@ -109,38 +115,38 @@ class _Calls:
             except Exception as error:  # noqa: BLE001 - an operator is user code
                 self._forgive(slot, error)
                 bad.add(slot)
-        return Kept.of(done if self.states is not None else {}), bad
+        yield Kept.of(done if self.states is not None else {}), bad
 
-    def _one_each(self) -> tuple[Kept, set[int]]:
+    def _one_each(self) -> Iterator[tuple[Kept, set[int]]]:
         """The same where a key has one call: most operators, so that nothing is done for a call that can be done for all.
 
-        Tuples and states are made dictionaries of some keys at a time: those of all would not stay in the processor's cache.
+        Some keys at a time: the dictionaries and rows of all of them would not stay in the processor's cache.
         """
         (queue,) = self.queues.values()
-        slots, ports = queue.present, list(self.work.output.by_row.values())
-        ends = [[port.count()] for port in ports]
+        ports = list(self.work.output.by_row.values())
         self.work.output.expect_rows()
-        bad: set[int] = set()
-        kept: list[Kept] = []
-        states: list[Any] = []
-        for begin in range(0, len(slots), TOGETHER):
+        used: list[Any] = []
+        for begin in range(0, len(queue.present), TOGETHER):
             block = slice(begin, begin + TOGETHER)
-            states = self._states(slots[block], [] if bad else states)
-            self._calls_of(slots[block], queue.records_of(block), states, ends, bad)
-            if self.states is not None:
-                kept.append(self._encoded(slots[block], states, bad))
-        for port, noted in zip(ports, ends, strict=True):
-            port.ended(queue.last_places, slots, noted)
-        return Kept.together(kept), bad
+            slots, bad = queue.present[block], set[int]()
+            states = self._states(slots, used)
+            for port, ends in zip(
+                ports, self._calls_of(slots, queue.records_of(block), states, bad), strict=True
+            ):
+                port.ended(queue.last_places[block], slots, ends)
+            kept = Kept.of({}) if self.states is None else self._encoded(slots, states, bad)
+            used = [] if bad else states
+            yield kept, bad
 
     def _states(self, slots: list[int], used: list[Any]) -> list[Any]:
         return [None] * len(slots) if self.states is None else self.states.read_all(np.array(slots), used)
 
     def _calls_of(
-        self, slots: list[int], tuples: list[Any], states: list[Any], ends: list[list[int]], bad: set[int]
-    ) -> None:
-        """One call for each of some keys; where the rows that it gave out end is noted by port."""
+        self, slots: list[int], tuples: list[Any], states: list[Any], bad: set[int]
+    ) -> list[list[int]]:
+        """One call for each of some keys; by port how many rows there were before the first and after each of them."""
         output, call = self.work.output, self.work.task.operator.call
+        ends = [[port.count()] for port in output.by_row.values()]
         (note, count), *others = _notes(output, ends)
         for slot, given, state in zip(slots, tuples, states, strict=True):
             try:
@@ -149,8 +155,10 @@ class _Calls:
                 self._forgive(slot, error)
                 bad.add(slot)
             note(count())
-            for note_too, count_too in others:
-                note_too(count_too())
+            if others:
+                for note_too, count_too in others:
+                    note_too(count_too())
+        return ends
 
     def _encoded(self, slots: list[int], states: list[Any], bad: set[int]) -> Kept:
         """States after the calls; keys with other fields than declared join the bad ones."""

@@ -67,7 +67,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     else:
         known = all(c.hashes is not None for c in chunks)
         whole = Chunk(
-            pa.concat_tables([c.table for c in chunks]),
+            pa.concat_tables([c.table for c in chunks]).combine_chunks(),
             np.concatenate([c.positions for c in chunks]),
             np.concatenate([c.hashes for c in chunks if c.hashes is not None]) if known else None,
         )
