@@ -37,8 +37,10 @@ docs: $(STAMP) ## the site, into build/site; broken links are errors
 	@$(BIN)/python scripts/make-reference docs/reference
 	@$(BIN)/zensical build --clean --strict
 
-pictures: setup docs ## the pictures of README and site, from a real run of the demo (needs Chromium)
-	@PENSTOCK_PICTURES="$(CURDIR)/docs/images" $(BIN)/python -m pytest -p no:cacheprovider tests/page/test_browser.py -k "pictures or first_page" -rP
+pictures: setup ## the pictures of README and site, from a real run of the demo (needs Chromium)
+	@PENSTOCK_PICTURES="$(CURDIR)/docs/images" $(BIN)/python -m pytest tests/page/test_browser.py -k pictures -rP
+	@$(MAKE) --no-print-directory docs
+	@PENSTOCK_PICTURES="$(CURDIR)/docs/images" $(BIN)/python -m pytest tests/page/test_browser.py -k first_page
 
 lock: ## pin the dependencies anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \

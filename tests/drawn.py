@@ -29,3 +29,16 @@ def check(figure):
             assert not level or not any(a.overlaps(b) for a, b in pairwise(places)), (
                 "ticks lie over each other"
             )
+
+
+def lightness(colour):
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    """How far two colours stand apart, from 1 to 21."""
+    dark, light = sorted((lightness(one), lightness(other)))
+    return (light + 0.05) / (dark + 0.05)

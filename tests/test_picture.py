@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from drawn import check, legends
+from drawn import check, contrast, legends
 from penstock.cli import app
 from penstock.models import fit_kpc
 from penstock.models.comparison import LoadComparison
@@ -23,18 +23,6 @@ ROOT = Path(__file__).parent.parent
 
 #: White, and the dark grounds of the site, of the live page and of a well-known place for source code.
 GROUNDS = {"#ffffff": 3.4, "#1e2129": 3.0, "#12181f": 3.4, "#0d1117": 3.4}
-
-
-def lightness(colour):
-    """Relative luminance as WCAG 2 defines it."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, other):
-    dark, light = sorted((lightness(one), lightness(other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("colour", [INK, *COLOURS])

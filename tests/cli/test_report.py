@@ -166,7 +166,7 @@ def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
         handle.stop()
         mine.stop()
     for journal, title in (
-        (tmp_path / "query" / "journal.jsonl", "Query"),
+        (tmp_path / "query" / "journal.jsonl", "Query Skyline of a0, a1 - Penstock"),
         (tmp_path / "flow" / "journal.jsonl", "Flow counts"),
         (tmp_path / "attached.jsonl", "Query mine"),
     ):

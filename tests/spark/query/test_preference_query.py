@@ -257,24 +257,6 @@ def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_and_pag
     assert run.journal is journal
 
 
-@ENGINES
-def test_a_slack_by_recall_tells_what_answers_lose(spark, tmp_path, engine):
-    data = stream_files(tmp_path / "in", files=6)
-    run = offers(disorder=ps.AdaptiveSlack(recall=0.7), pane_workers=2, window_workers=2).start(
-        as_stream(spark, tmp_path / "in"),
-        output=tmp_path / "out",
-        checkpoint=tmp_path / "ck",
-        available_now=True,
-        engine=engine,
-    )
-    run.await_termination()
-    given, true = windows_of(pq.read_table(tmp_path / "out")), brute_force(data)
-    there = sum(len(true[w] & rows) for w, rows in given.items()) / sum(len(true[w]) for w in given)
-    assert run.progress["totals"]["late"] > 0
-    assert run.progress["recall"] == pytest.approx(there, abs=0.1)  # the last windows are not judged yet
-    assert not any((tmp_path / "out" / "_staging").iterdir())
-
-
 def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letters(spark, tmp_path):
     (tmp_path / "in").mkdir()
     columns = pa.schema([("t", pa.timestamp("us", "UTC")), ("x", pa.float64())])

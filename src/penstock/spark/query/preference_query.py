@@ -77,7 +77,9 @@ class PreferenceQuery(StreamQuery, _Preferred):
     @property
     def label(self) -> str:
         """The query in the run's journal, where it has no name."""
-        return repr(self.preference)
+        columns = [attribute.column for attribute in self.preference.attributes]
+        shown = columns if len(columns) < 5 else [*columns[:3], "..."]
+        return f"{type(self.preference).__name__} of {', '.join(shown)}"
 
     def static(self, schema: pa.Schema) -> StaticPreference:
         """The same windows over a static table."""
