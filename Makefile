@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run test check docs pictures lock clean
+.PHONY: help setup java run test check docs pictures minio lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ pictures: setup ## the pictures of README and site, from a real run of the demo 
 	@PENSTOCK_PICTURES="$(CURDIR)/docs/images" $(BIN)/python -m pytest tests/page/test_browser.py -k pictures -rP
 	@$(MAKE) --no-print-directory docs
 	@PENSTOCK_PICTURES="$(CURDIR)/docs/images" $(BIN)/python -m pytest tests/page/test_browser.py -k first_page
+
+minio: $(STAMP) ## build an S3 server for the tests of object stores (needs Go, some minutes)
+	@$(BIN)/python -m penstock.testing.s3
 
 lock: ## pin the dependencies anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv && \

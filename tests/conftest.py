@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import uuid
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def _turn(item: pytest.Item) -> int:
 
 def _group(item: pytest.Item) -> str:
     asked = getattr(item, "fixturenames", ())
-    if "spark" in asked or "broker" in asked:
+    if {"spark", "broker", "s3_server"} & set(asked):
         return "spark"
     if "cluster" in asked:
         return "cluster"
@@ -137,3 +138,27 @@ def drive(cluster, tmp_path):
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """MinIO on loopback, one for all tests; clients find it by the environment."""
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'penstock[stores]'")
+    from penstock.core.errors import PenstockError
+    from penstock.testing.s3 import LocalS3
+
+    running = LocalS3()
+    try:
+        running.start()
+    except PenstockError as error:
+        running.stop()
+        pytest.skip(f"there is no S3 server: {error}")
+    os.environ.update(running.environment)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def s3(s3_server):
+    """An address in the S3 server that nobody else uses."""
+    return f"{s3_server.address}/{uuid.uuid4().hex[:8]}"

@@ -27,6 +27,7 @@ BENCHES: dict[str, str] = {
     "latency": "how soon windows are answered: resident workers against Spark jobs",
     "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",
+    "hosts": "resident workers on two hosts (network namespaces), a checkpoint in an S3 server, cuts and kills",
     "kafka": "from topic to topic against a query by hand, and kills of driver and broker",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",

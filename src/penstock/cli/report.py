@@ -48,11 +48,15 @@ def watch(
     """Serve the page of a journal and follow it as it grows, until Ctrl-C."""
     import threading
 
+    from penstock.core.errors import PenstockError
+    from penstock.core.stores import is_store
     from penstock.page.document import name_of
     from penstock.page.follow import JournalFollower
     from penstock.page.server import PageServer
     from penstock.page.story import Story
 
+    if is_store(journal):
+        raise PenstockError("watch follows a file; use penstock report for a journal in an object store.")
     story = Story(name_of(journal), target)
     follower = JournalFollower(journal, story)
     follower.look()

@@ -147,7 +147,7 @@ class FileJournal(Journal):
         self.path, self._durable = Path(path), durable
         self._header = {"kind": "run", "schema": SCHEMA, **(run or {})}
         self._part_bytes, self._parts = part_bytes, max(parts, 1)
-        self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_unusual).encode
+        self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=unusual).encode
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._opened()
@@ -213,6 +213,6 @@ class FileJournal(Journal):
             self._file = -1
 
 
-def _unusual(value: Any) -> Any:
+def unusual(value: Any) -> Any:
     """Numpy numbers and arrays, which the encoder of the standard library does not know."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

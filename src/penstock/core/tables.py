@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
 from penstock.core.records import SCHEMA, check, decode
+from penstock.core.stores import StorePath, is_store
 
 #: Columns of equal length by name; numbers are float64 with nan where missing, everything else is object.
 Table = dict[str, NDArray[Any]]
@@ -89,10 +91,17 @@ def parts_of(path: str | Path) -> list[Path]:
     return sorted(base.parent.glob(f"{glob.escape(base.stem)}.{digits}{glob.escape(base.suffix)}"))
 
 
-def read(path: str | Path) -> Tables:
+def parts_in_store(path: StorePath) -> list[StorePath]:
+    """The parts of a journal in an object store, oldest first."""
+    pattern = f"{path.stem}.{'[0-9]' * 6}{Path(path.name).suffix}"
+    return sorted(part for part in path.parent.iterdir() if fnmatchcase(part.name, pattern))
+
+
+def read(path: str | Path | StorePath) -> Tables:
     """Read a journal with all its parts, also one that is being written or that ended in a crash."""
     try:
-        lines = [line for part in _parts(Path(path)) for line in part.split(b"\n")]
+        parts = _stored_parts(StorePath.of(str(path))) if is_store(path) else _parts(Path(str(path)))
+        lines = [line for part in parts for line in part.split(b"\n")]
     except OSError as error:
         raise PenstockError(
             f"The journal {path} cannot be read ({error.strerror}); check the path."
@@ -122,6 +131,13 @@ def read(path: str | Path) -> Tables:
             f"{path} has schema {newest}, this Penstock knows {SCHEMA}; use a newer Penstock."
         )
     return Tables.of(records, torn)
+
+
+def _stored_parts(path: StorePath) -> list[bytes]:
+    parts = parts_in_store(path)
+    if not parts:
+        raise PenstockError(f"There is no journal {path}; check the address.")
+    return [part.read_bytes() for part in parts]
 
 
 def _parts(path: Path) -> list[bytes]:

@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -47,6 +49,14 @@ def credentials() -> dict[str, str]:
     return known if _SECRET in os.environ else {}
 
 
+@dataclass(frozen=True)
+class Host:
+    """Where a process of the cluster runs: an address of its own, and the command that starts programs there."""
+
+    address: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+
+
 class LocalCluster:
     """A standalone master with workers on 127.0.0.1, started on entering and ended on leaving.
 
@@ -60,6 +70,8 @@ class LocalCluster:
         Memory that each worker offers, in Spark's spelling.
     wait
         Seconds until all workers must have registered.
+    hosts
+        Where the master and then each of the workers run, where that is not loopback (network namespaces).
 
     Example
     -------
@@ -69,7 +81,15 @@ class LocalCluster:
             spark = penstock.spark.session(cluster.master, config=cluster.session_config())
     """
 
-    def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g", *, wait: float = 60.0) -> None:
+    def __init__(
+        self,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        *,
+        wait: float = 60.0,
+        hosts: Sequence[Host] = (),
+    ) -> None:
         if workers < 1 or cores < 1:
             raise PenstockError(
                 f"A cluster needs workers and cores of at least 1, not {workers} and {cores}."
@@ -78,6 +98,7 @@ class LocalCluster:
             raise PenstockError(f"'{memory}' is no memory size; write it like 512m or 1g.")
         self.workers, self.cores, self.memory = workers, cores, memory
         self._wait = wait
+        self._hosts = [*hosts, *[Host()] * (workers + 1 - len(hosts))]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._folder: Path | None = None
         self.master = ""
@@ -121,14 +142,14 @@ class LocalCluster:
         (self._folder / "log4j2.properties").write_text(_LOG4J)
         try:
             give_up = time.monotonic() + self._wait
-            log = self._spawn("master", "org.apache.spark.deploy.master.Master")
+            log = self._spawn("master", self._hosts[0], "org.apache.spark.deploy.master.Master")
             self.master = self._await(log, r"Starting Spark master at (spark://\S+)", give_up)
             options = ["--cores", str(self.cores), "--memory", self.memory]
             for number in range(self.workers):
                 work = ["--work-dir", str(self._folder / f"work-{number}")]
-                log = self._spawn(
-                    f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options, *work, self.master
-                )
+                host = self._hosts[number + 1]
+                main = "org.apache.spark.deploy.worker.Worker"
+                log = self._spawn(f"worker-{number}", host, main, *options, *work, self.master)
                 self._await(log, r"Successfully registered with master (\S+)", give_up)
         except BaseException:
             self.stop()
@@ -152,13 +173,14 @@ class LocalCluster:
     ) -> None:
         self.stop()
 
-    def _spawn(self, name: str, main: str, *arguments: str) -> Path:
+    def _spawn(self, name: str, host: Host, main: str, *arguments: str) -> Path:
         log = self.folder / f"{name}.log"
         command = [
+            *host.prefix,
             *_java_command(self.folder),
             main,
             "--host",
-            "127.0.0.1",
+            host.address,
             "--port",
             "0",
             "--webui-port",
@@ -170,7 +192,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env=_environment(host.address),
                 cwd=self.folder,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
@@ -218,14 +240,14 @@ def _java_command(folder: Path) -> list[str]:
     ]
 
 
-def _environment() -> dict[str, str]:
+def _environment(address: str) -> dict[str, str]:
     import pyspark
 
     return {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": address,
         # Without it the worker looks for a source tree of Spark before it starts an executor.
         "SPARK_SCALA_VERSION": "2.13",
         "PYSPARK_PYTHON": sys.executable,

@@ -4,9 +4,7 @@ Its jars come from Maven Central at the first use and stay in the user's cache f
 """
 
 import contextlib
-import ctypes
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -15,12 +13,12 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from penstock.core.errors import PenstockError
 from penstock.spark.java import find_java
 from penstock.spark.maven import fetched
+from penstock.testing.processes import LocalServer, die_with_parent, free_ports
 
 VERSION = "4.3.1"
 
@@ -51,7 +49,7 @@ log.initial.task.delay.ms=1000
 """
 
 
-class LocalBroker:
+class LocalBroker(LocalServer):
     """Apache Kafka on 127.0.0.1, started on entering and ended on leaving.
 
     ``servers`` is its address; ``locked`` one where only a user with a password is let in (``credentials``). After
@@ -89,7 +87,7 @@ class LocalBroker:
             "sasl.password": self._password,
         }
 
-    def start(self) -> "LocalBroker":
+    def start(self) -> Self:
         """Start the broker and wait until it answers."""
         jars = fetched(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
         if self._folder is None:
@@ -113,7 +111,7 @@ class LocalBroker:
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self._await()
         return self
@@ -152,21 +150,9 @@ class LocalBroker:
 
         return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
-    def __enter__(self) -> "LocalBroker":
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     def _write_config(self, folder: Path) -> None:
         """Settings, and a formatted data folder: Kafka's own tool for that is a second JVM to wait for."""
-        port, locked, controller = _free_ports(3)
+        port, locked, controller = free_ports(3)
         self.servers, self.locked = f"127.0.0.1:{port}", f"127.0.0.1:{locked}"
         text = _CONFIG.format(
             port=port,
@@ -198,16 +184,3 @@ class LocalBroker:
 
 def _kafka_id() -> str:
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for some in sockets:
-            some.bind(("127.0.0.1", 0))
-        return [some.getsockname()[1] for some in sockets]
-
-
-def _die_with_parent() -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG

@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.spark.query.routing import check_rows, check_time_column
+from penstock.spark.query.routing import UNITS, check_rows, check_time_column
 from penstock.spark.query.window_rows import time_array, time_type
 
 
@@ -49,11 +51,35 @@ def test_timestamps_of_any_unit_become_microseconds():
         assert check_rows(pa.record_batch({"t": column}), "t", []).times.tolist() == [1_000_000]
 
 
-def test_window_bounds_have_the_kind_of_the_time_column():
-    assert time_array([1_000_000], time_type(pa.timestamp("us", "UTC"))).to_pylist()[0].year == 1970
-    assert time_array(pa.array([1_500_000]).to_numpy(), time_type(pa.float64())).to_pylist() == [1.5]
+def test_window_bounds_are_timestamps_whatever_the_time_column_is():
+    for kind in (pa.timestamp("us", "UTC"), pa.float64(), pa.int32()):
+        bounds = time_array(pa.array([1_500_000]).to_numpy(), time_type(kind))
+        assert bounds.to_pylist() == [datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)]
+    assert time_type(pa.timestamp("us")) == pa.timestamp("us")
 
 
 def test_a_text_is_no_time():
     with pytest.raises(PenstockError, match="must be a timestamp"):
         check_time_column(pa.schema([("t", pa.string())]), "t")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@given(us=st.lists(st.integers(0, 9_000_000_000_000_000), min_size=1, max_size=20), as_float=st.booleans())
+def test_times_that_are_numbers_are_the_same_in_every_unit(unit, us, as_float):
+    up, down = UNITS[unit]
+    if as_float:
+        us = [t % 4_000_000_000_000 for t in us]  # so that a double can tell them, in nanoseconds too
+    numbers = [t // up * down for t in us]
+    column = pa.array(numbers, pa.float64() if as_float else pa.int64())
+    found = check_rows(pa.record_batch({"t": column}), "t", (), unit)
+    assert found.bad is None
+    assert found.times.tolist() == [t // up * up for t in us]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_numbers_that_are_no_time_are_told(unit):
+    numbers = pa.array([5 * UNITS[unit][1], None, -5000, 2**63 - 1], pa.int64())
+    found = check_rows(pa.record_batch({"t": numbers}), "t", (), unit)
+    late = ("t is after the year 9999",) if unit != "nanoseconds" else ()  # 2^63 of them end in 2262
+    assert found.reasons == ("t is null", "t is before 1970", *late)
+    assert len(found.times) == 2 - len(late)

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.core.errors import PenstockError
 from penstock.spark.sources.replay import Recording, ReplaySource, ReplayStreamReader
+from penstock.spark.versions import ReadAllAvailable, ReadMaxRows
 from penstock.traffic import write_trace
 from penstock.traffic.trace import Trace
 
@@ -58,6 +58,7 @@ def test_in_real_time_at_ten_times_the_speed(trace, tmp_path):
     assert end["row"] == int((trace.arrival < 20.0).sum())
     assert reader.latestOffset(start, ReadMaxRows(10))["row"] == 10
     assert reader.reportLatestOffset()["row"] == end["row"]
+    assert reader.backlog({"row": 3}) == end["row"] - 3
     assert _rows(reader, start, end)["arrival"].to_numpy().max() < 2.0
 
 

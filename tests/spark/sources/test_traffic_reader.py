@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import PenstockError
@@ -16,6 +15,7 @@ from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.python_source import PythonSource
 from penstock.spark.sources.delivery import Delivery, shares
 from penstock.spark.sources.traffic import TrafficSource, TrafficStreamReader
+from penstock.spark.versions import ReadAllAvailable, ReadMaxRows
 from penstock.traffic import map2
 from penstock.traffic.spec import StreamSpec
 

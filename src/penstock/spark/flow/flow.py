@@ -33,9 +33,9 @@ from penstock.spark.flow.task_output import HANDED, FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
+from penstock.spark.runtime.locations import location, prepare
 from penstock.spark.runtime.outbox import Destination
 from penstock.spark.runtime.output_places import OutputPlaces, Place
-from penstock.spark.runtime.paths import make_folder
 from penstock.spark.runtime.starting import (
     Start,
     StartOptions,
@@ -87,10 +87,12 @@ class Flow(Graph):
         Parameters
         ----------
         output
-            Folder with a subfolder for each sink that has no function, topic or table of its own; a topic or a table
+            Folder (or ``s3://bucket/path``) with a subfolder for each sink that has no function, topic or table of its own;
+            a topic or a table
             (``penstock.spark.KafkaTopic``, ``penstock.spark.DeltaTable``) where that is one sink.
         checkpoint
-            Folder of offsets and state; a later start goes on from there.
+            Folder of offsets and state, or a place in an object store (``s3://bucket/path``, see docs/stores.md); a later
+            start goes on from there.
         policy
             Who adapts replicas, routing and pipelines (an object, or a name such as ``"Organic"``); nobody by default.
         dead_letters
@@ -191,9 +193,7 @@ class Flow(Graph):
             together = together.unionAll(other)
         return together
 
-    def _outputs(
-        self, held: Checkpoint, output: str | Path | Destination | None, dead_letters: Place | None
-    ) -> FlowOutputs:
+    def _outputs(self, held: Checkpoint, output: Place | None, dead_letters: Place | None) -> FlowOutputs:
         handed = OutputFolder.made(held.folder / "penstock" / HANDED, "checkpoint")
         functions = frozenset(sink.name for sink in self.sinks.values() if callable(sink.to))
         files = [s.name for s in self.sinks.values() if s.to is None]
@@ -214,11 +214,11 @@ class Flow(Graph):
                     f"The sink '{sink.name}' writes files; name a folder with output=, or give it a topic, a table or a function."
                 )
             else:
-                inside = output if isinstance(output, Destination) else Path(output) / sink.name
+                inside = output if isinstance(output, Destination) else location(output, "output") / sink.name
                 sinks[sink.name] = places.made(inside, role)
         dead = places.dead_letters(dead_letters)
-        for operator in self.nodes:
-            make_folder(Path(dead.path) / operator, "dead-letter")
+        for operator in self.nodes if not dead.in_store else ():
+            prepare(dead.place / operator, "dead-letter")
         held.outboxes = tuple(places.outboxes)
         return FlowOutputs(sinks, dead, functions)
 

@@ -17,6 +17,7 @@ from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.state_store import LayerFile, counts_by_group, rows_of
 from penstock.spark.runtime.arrow_data import read_segment
 from penstock.spark.runtime.durable import read_json
+from penstock.spark.runtime.locations import location, size_of
 from penstock.spark.runtime.manifest import Manifest
 
 _STATE, _KEY = "state_", "key_"
@@ -24,24 +25,24 @@ _STATE, _KEY = "state_", "key_"
 
 def latest_of(folder: str | Path) -> tuple[dict[str, Any], Manifest, list[int]]:
     """Whose checkpoint it is, its last committed version, and all versions that are kept."""
-    base = Path(folder) / "penstock"
+    base = location(folder) / "penstock"
     if not (base / "identity.json").exists():
         raise PenstockError(
             f"'{folder}' is not a checkpoint of Penstock's; name the folder given to start()."
         )
-    manifests = sorted((base / "commits").glob("*.json"))
+    manifests = {int(found.stem): found for found in (base / "commits").glob("*.json")}
     if not manifests:
         raise PenstockError(
             f"The checkpoint '{folder}' has no committed batch yet; look again after the first one."
         )
-    return read_json(base / "identity.json"), Manifest.read(manifests[-1]), [int(m.stem) for m in manifests]
+    return read_json(base / "identity.json"), Manifest.read(manifests[max(manifests)]), sorted(manifests)
 
 
 def inspect_flow(folder: str | Path) -> dict[str, Any]:
     """Operators, key groups, sizes and versions of the last committed batch, as plain values."""
     identity, latest, versions = latest_of(folder)
     state = FlowState.from_json(latest.state)
-    base = Path(folder) / "penstock"
+    base = location(folder) / "penstock"
     return {
         "flow": identity["name"],
         "batch": latest.batch,
@@ -77,7 +78,9 @@ def values_of(
     state = FlowState.from_json(latest.state)
     if operator not in state.operators:
         raise unknown("operator with a state", operator, state.operators)
-    tables = _tables(str(Path(folder) / "penstock" / "state"), state.operators[operator].layers, state.plan)
+    tables = _tables(
+        str(location(folder) / "penstock" / "state"), state.operators[operator].layers, state.plan
+    )
     if not tables:
         return []
     # A column may have become wider since some of the layers were written.
@@ -120,7 +123,7 @@ def _tables(folder: str, layers: Sequence[LayerFile], plan: Plan) -> list[pa.Tab
 
 def _operator(folder: str, layers: Sequence[LayerFile], plan: Plan, region: str | None) -> dict[str, Any]:
     tables = [t.select(_inner(t)) for t in _tables(folder, layers, plan)]
-    sizes = [(Path(folder) / layer.file).stat().st_size for layer in layers]
+    sizes = [size_of(location(folder) / layer.file) for layer in layers]
     keys = counts_by_group(merge(tables), plan.groups) if tables else np.zeros(plan.groups, dtype=np.int64)
     routing = (
         plan.regions[region].routing if region is not None and region in plan.regions else (0,) * plan.groups

@@ -13,13 +13,14 @@ from penstock.spark.flow.evolve import shapes_in
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.durable import read_json
+from penstock.spark.runtime.locations import location
 
 
 def migrate(
     folder: str | Path, reset: Sequence[str] = (), rename: Mapping[str, str] | None = None
 ) -> list[str]:
     """Forget the states of some operators, rename others; what was done, in sentences."""
-    identity = Path(folder) / "penstock" / "identity.json"
+    identity = location(folder) / "penstock" / "identity.json"
     if not identity.exists() or read_json(identity).get("kind") != "flow":
         raise PenstockError(f"'{folder}' is not a checkpoint of a flow; name the folder given to start().")
     held = Checkpoint(folder, read_json(identity))

@@ -22,6 +22,7 @@ from penstock.spark.flow.profile import BatchWork, Profile, profile_of
 from penstock.spark.flow.steps import SegmentRun, Stepper, lane_sizes
 from penstock.spark.flow.task_output import FlowOutputs
 from penstock.spark.runtime.engine import Effort, Engine
+from penstock.spark.runtime.locations import location, size_of
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.program import Batch, BatchResult
 from penstock.spark.runtime.sinks import read_back
@@ -226,5 +227,5 @@ def _moved_bytes(definition: Definition, state: FlowState, before: Plan, plan: P
         for operator in region.operators if gone else ():
             for layer in state.operators[operator].layers if operator in state.operators else ():
                 share = len(gone & set(layer.groups)) / max(len(layer.groups), 1)
-                total += share * os.path.getsize(os.path.join(folder, layer.file))
+                total += share * size_of(location(folder) / layer.file)
     return total

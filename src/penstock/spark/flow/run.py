@@ -16,7 +16,10 @@ from penstock.spark.flow.profile import Profile
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.task_output import HANDED
 from penstock.spark.runtime.engine import BatchRows
+from penstock.spark.runtime.folders import is_of_batch
+from penstock.spark.runtime.locations import Location, remove
 from penstock.spark.runtime.microbatch import MicroBatchRun
+from penstock.spark.runtime.paths import STAGING
 from penstock.spark.runtime.program import BatchResult
 from penstock.spark.runtime.starting import deprecated
 
@@ -39,9 +42,11 @@ class FlowRun(MicroBatchRun[FlowProgram]):
         program.plan = state.plan.fitted(program.definition.regions)
         program.hand_over(self._spark, state)  # perhaps again: the last run may have died before it had
         needed = {os.path.basename(file) for _, _, file in state.handed}
-        for path in (folder / "penstock" / HANDED).rglob("*.parquet"):
-            if path.name not in needed:
-                path.unlink(missing_ok=True)
+        handed = folder / "penstock" / HANDED
+        files: list[Location] = [*handed.glob("*.parquet"), *handed.glob(f"{STAGING}/*.parquet")]
+        # The next batch may be another run's in a store.
+        until = self._latest.batch if self._checkpoint.in_store else None
+        remove(f for f in files if f.name not in needed and is_of_batch(f.name, until))
 
     def rescale(
         self,

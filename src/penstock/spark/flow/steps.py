@@ -4,13 +4,11 @@ Segment s of batch b runs at step b + s. Segments of one step belong to differen
 so they share nothing and may run at the same time.
 """
 
-import os
 import re
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 
@@ -26,6 +24,7 @@ from penstock.spark.flow.task_output import HANDED, REPORT, FlowOutputs, message
 from penstock.spark.flow.task_report import TaskReport
 from penstock.spark.flow.tasks import LevelTask, SegmentWork, SourceTask
 from penstock.spark.runtime.engine import BatchRows, Engine, InLane, Lane, Stage
+from penstock.spark.runtime.locations import location, remove
 from penstock.spark.runtime.manifest import Publication
 
 Reports = list[TaskReport]
@@ -113,15 +112,14 @@ class Stepper:
 
     def _remove(self, reports: Reports) -> None:
         """Remove the files of a run that does not count."""
-        folders = {role: folder.path for role, folder in self.outputs.by_role.items()}
+        folders = {role: folder.place for role, folder in self.outputs.by_role.items()}
         for report in reports:
             named = [layer.file for layer in report.written] + ([report.inbox] if report.inbox else [])
-            paths = [os.path.join(self.folder, name) for name in named]
+            paths = [location(self.folder) / name for name in named]
             for file in report.outputs.files:
-                base = folders.get(file.folder) or os.path.join(self.folder, "..", HANDED)
-                paths.append(os.path.join(base, file.staged))
-            for path in paths:
-                Path(path).unlink(missing_ok=True)
+                base = folders.get(file.folder) or location(self.folder) / ".." / HANDED
+                paths.append(base / file.staged)
+            remove(paths)
 
     def _run(
         self,

@@ -5,7 +5,6 @@ the job runs a second time, with what the batch has taught (see :mod:`penstock.c
 """
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from penstock.core.belief import Judgement, Limits, judge
@@ -18,6 +17,7 @@ from penstock.spark.query.reports import FoldReport, TallyReport
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Lift, Router
 from penstock.spark.query.state import QueryState
 from penstock.spark.runtime.engine import Stage
+from penstock.spark.runtime.locations import location, remove
 from penstock.spark.runtime.program import Batch
 
 
@@ -75,6 +75,8 @@ class Folding:
     lift: Lift | None = None
     #: The share of the rows to drop on purpose.
     shed: float = 0.0
+    #: What a time counts that is no timestamp.
+    unit: str = "seconds"
 
     def run(self, batch: Batch, state: QueryState) -> Folded:
         """Fold the rows that are believed."""
@@ -104,6 +106,7 @@ class Folding:
             latest=latest,
             lift=self.lift,
             shed=self.shed,
+            unit=self.unit,
         )
         stage = PaneStage(self.grouped, batch.state_folder, batch.prefix, state.held(), self.raw)
         stages = [Stage(router, MESSAGE_SCHEMA), Stage(stage, pane_stage.REPORT_SCHEMA, state.pane_workers)]
@@ -139,7 +142,6 @@ class Folding:
 
 def _remove(state_folder: str, folded: Folded) -> None:
     """Remove the files of a first pass that does not count."""
-    written = [Path(state_folder) / w.file for w in folded.workers]
-    aside = [Path(file) for t in folded.tallies for file in (t.late_file, t.dead_file) if file]
-    for path in (*written, *aside):
-        path.unlink(missing_ok=True)
+    written = [location(state_folder) / w.file for w in folded.workers]
+    aside = [location(file) for t in folded.tallies for file in (t.late_file, t.dead_file) if file]
+    remove([*written, *aside])

@@ -11,12 +11,13 @@ from penstock.preference.panes import PaneModel
 from penstock.spark.flow.inspection import latest_of
 from penstock.spark.query.state import QueryState
 from penstock.spark.runtime.arrow_data import read_segment
+from penstock.spark.runtime.locations import location, size_of
 
 
 def inspect_query(folder: str | Path) -> dict[str, Any]:
     """Panes, workers, disorder and sizes of the last committed batch, as plain values."""
     identity, latest, versions = latest_of(folder)
-    state, base = QueryState.from_json(latest.state), Path(folder) / "penstock" / "state"
+    state, base = QueryState.from_json(latest.state), location(folder) / "penstock" / "state"
     model = PaneModel(identity["window in microseconds"], identity["slide in microseconds"])
     rows = Counter[int]()
     for part in state.parts:
@@ -31,7 +32,7 @@ def inspect_query(folder: str | Path) -> dict[str, Any]:
         "totals": vars(state.totals),
         "newest": _seconds(state.disorder.t_max),
         "punctuation": _seconds(state.disorder.punctuation),
-        "window_files": {name: (base / name).stat().st_size for name in state.window_files},
+        "window_files": {name: size_of(base / name) for name in state.window_files},
         "panes": [
             {
                 "pane": pane,
@@ -51,7 +52,7 @@ def values_of_pane(
 ) -> list[dict[str, Any]]:
     """What is kept of a pane: rows of a preference query, partial results of a window query."""
     _, latest, _ = latest_of(folder)
-    state, base = QueryState.from_json(latest.state), Path(folder) / "penstock" / "state"
+    state, base = QueryState.from_json(latest.state), location(folder) / "penstock" / "state"
     tables = [read_segment(base, p.file, p.segment) for p in state.parts if p.pane == pane]
     rows: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist() if tables else []
     chosen = [r for r in rows if all(str(r.get(n)) == v for n, v in (where or {}).items())]

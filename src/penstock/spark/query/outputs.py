@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.spark.query.reports import TallyReport
 from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.locations import location, remove
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.outbox import Outbox
 from penstock.spark.runtime.program import Batch
@@ -35,8 +36,7 @@ class QueryOutputs:
         if self.function is not None:
             if files:
                 self.function(read_back(batch.spark, files, schema), batch.id)
-            for file in files:
-                Path(file).unlink(missing_ok=True)
+            remove(map(location, files))
             return []
         return [
             self.results.publication(file, f"part-{batch.id:09d}-{word}{number:04d}.parquet")

@@ -28,7 +28,7 @@ class PreferenceQuery(StreamQuery, _Preferred):
     preference
         What is best: ``skyline_of(...)``, ``k_dominant_of(...)``, ``top_delta_of(...)``, ``top_k_of(...)``, or your own.
     time
-        The column of the event time: a timestamp, or a number of seconds since 1970.
+        The column of the event time: a timestamp, or a number since 1970 (see ``unit``).
     window, slide
         Length of the windows and distance of their starts; without a slide windows do not overlap.
     by
@@ -51,6 +51,9 @@ class PreferenceQuery(StreamQuery, _Preferred):
         Give each stage workers of its own: windows that a batch completes are computed while the next batch is folded.
         More throughput where both stages cost about the same, answers one batch later. By default the stages run in turn
         on all workers.
+    unit
+        What a time counts that is a number: ``"seconds"`` (default), ``"milliseconds"``, ``"microseconds"`` or
+        ``"nanoseconds"``. Bounds of windows are timestamps in any case.
     """
 
     window_strategy: str = SHARED
@@ -84,4 +87,4 @@ class PreferenceQuery(StreamQuery, _Preferred):
     def static(self, schema: pa.Schema) -> StaticPreference:
         """The same windows over a static table."""
         grouped = GroupedPreference(self.preference, self.groups)
-        return StaticPreference(grouped, self.panes, self.time, schema)
+        return StaticPreference(grouped, self.panes, self.time, schema, self.unit)

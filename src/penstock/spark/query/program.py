@@ -104,6 +104,7 @@ class QueryProgram:
             dead_folder=self.outputs.dead.staging,
             lift=lift,
             shed=self.shedding,
+            unit=self.query.unit,
         )
 
     @property
@@ -126,8 +127,10 @@ class QueryProgram:
     @property
     def windows_identity(self) -> dict[str, Any]:
         """Windows, groups, disorder and input."""
+        counted = {} if self.query.unit == "seconds" else {"unit of time": self.query.unit}
         return {
             "time column": self.query.time,
+            **counted,
             "window in microseconds": self.model.window_us,
             "slide in microseconds": self.model.slide_us,
             "group columns": list(self.query.groups),

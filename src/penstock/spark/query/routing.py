@@ -63,15 +63,17 @@ class Checked:
     reasons: tuple[str, ...] = ()
 
 
-def check_rows(batch: pa.RecordBatch, time: str, attributes: Sequence[str]) -> Checked:
+def check_rows(batch: pa.RecordBatch, time: str, attributes: Sequence[str], unit: str = "seconds") -> Checked:
     """Tell usable rows from bad ones: the time and every attribute must be there and be a number.
+
+    ``unit`` is what a time counts that is no timestamp, since 1970.
 
     >>> batch = pa.record_batch({"t": [1.0, None], "price": [3.0, float("nan")]})
     >>> checked = check_rows(batch, "t", ["price"])
     >>> checked.times.tolist(), checked.reasons
     ([1000000], ('t is null; price is not a number',))
     """
-    times, problems = _times(batch.column(time), time)
+    times, problems = _times(batch.column(time), time, unit)
     for name in attributes:
         problems += _missing(batch.column(name), name)
     if not problems:
@@ -81,6 +83,15 @@ def check_rows(batch: pa.RecordBatch, time: str, attributes: Sequence[str]) -> C
     return Checked(batch.filter(pa.array(~bad)), times[~bad], batch.filter(pa.array(bad)), tuple(reasons))
 
 
+#: Microseconds of a time that counts this unit: so many for each so many.
+UNITS = {
+    "seconds": (1_000_000, 1),
+    "milliseconds": (1000, 1),
+    "microseconds": (1, 1),
+    "nanoseconds": (1, 1000),
+}
+
+
 def check_time_column(schema: pa.Schema, time: str) -> None:
     """Raise unless the column exists and can be an event time."""
     if time not in schema.names:
@@ -88,17 +99,36 @@ def check_time_column(schema: pa.Schema, time: str) -> None:
     kind = schema.field(time).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise PenstockError(
-            f"The time column '{time}' is {kind}; it must be a timestamp, or a number of seconds since 1970."
+            f"The time column '{time}' is {kind}; it must be a timestamp, or a number (unit='seconds', 'milliseconds', "
+            "'microseconds' or 'nanoseconds' since 1970)."
         )
 
 
-def _times(column: pa.Array, name: str) -> tuple[Times, list[_Problem]]:
-    problems = _missing(column, name)
+def check_unit(unit: str) -> None:
+    """Refuse what is no unit of time."""
+    if unit not in UNITS:
+        raise unknown("unit of time", unit, UNITS)
+
+
+def _times(column: pa.Array, name: str, unit: str) -> tuple[Times, list[_Problem]]:
+    problems: list[_Problem] = []
+    if column.null_count:
+        problems.append((pc.is_null(column).to_numpy(zero_copy_only=False), f"{name} is null"))
     if pa.types.is_timestamp(column.type):
         us = _filled(column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()))
+    elif pa.types.is_floating(column.type):
+        given = _filled(column.cast(pa.float64(), safe=False))
+        _add(problems, np.isnan(given), f"{name} is not a number")
+        up, down = UNITS[unit]
+        bounded = np.clip(
+            np.nan_to_num(given, nan=0.0), -down, LATEST_US / up * down
+        )  # no product is too large
+        us = np.rint(bounded * (up / down)).astype(np.int64)
     else:
-        seconds = np.nan_to_num(_filled(column.cast(pa.float64(), safe=False)), nan=0.0)
-        us = np.rint(np.clip(seconds, -1.0, LATEST_US / 1e6) * 1e6).astype(np.int64)
+        up, down = UNITS[unit]
+        given = _filled(column.cast(pa.int64(), safe=False))
+        whole = np.clip(given, -down, LATEST_US // up * down + down)  # no product is too large
+        us = whole // down * up
     early, late = us < 0, us >= LATEST_US
     if early.any():
         problems.append((early, f"{name} is before 1970"))
@@ -149,6 +179,8 @@ class Router:
     lift: Lift | None = None
     #: The share of the rows to drop on purpose.
     shed: float = 0.0
+    #: What a time counts that is no timestamp.
+    unit: str = "seconds"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route one input partition."""
@@ -165,7 +197,7 @@ class Router:
             yield message(self.plan.order[0], "tally", source, number, report.to_json().encode())
 
     def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
-        checked = check_rows(chunk, self.time, self.attributes)
+        checked = check_rows(chunk, self.time, self.attributes, self.unit)
         tally.rows += chunk.num_rows
         if checked.bad is not None:
             tally.bad.append(checked.bad.append_column("reason", pa.array(checked.reasons)))

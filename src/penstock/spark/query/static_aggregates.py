@@ -22,6 +22,7 @@ class StaticAggregates:
     grouped: GroupedAggregates
     model: PaneModel
     time: str
+    unit: str = "seconds"
 
     @property
     def result(self) -> pa.Schema:
@@ -30,7 +31,7 @@ class StaticAggregates:
 
     def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
         """The partial results of each pane."""
-        checked = check_rows(chunk, self.time, ())
+        checked = check_rows(chunk, self.time, (), self.unit)
         table, panes = self.grouped.lifted(checked.rows, checked.times // self.model.pane_us)
         distinct, starts = np.unique(panes, return_index=True)
         ends = np.append(starts[1:], len(panes))

@@ -23,6 +23,7 @@ from penstock.spark.query.pane_stage import GroupedPreference, by_pane
 from penstock.spark.query.routing import MESSAGE_SCHEMA, check_rows, message, pack
 from penstock.spark.query.window_rows import result_schema, time_array
 from penstock.spark.runtime.arrow_data import gathered
+from penstock.spark.versions import to_workers
 
 ROWS_PER_CHUNK = 262_144
 
@@ -48,6 +49,10 @@ class StaticQuestion(Protocol):
         """The column of the event time."""
 
     @property
+    def unit(self) -> str:
+        """What a time counts that is no timestamp."""
+
+    @property
     def result(self) -> pa.Schema:
         """The columns of the answer."""
 
@@ -61,7 +66,9 @@ class StaticQuestion(Protocol):
 def evaluate(frame: DataFrame, how: StaticQuestion) -> DataFrame:
     """All windows that hold at least one row; rows that cannot be used are left out."""
     result, model = from_arrow_schema(how.result), how.model
-    counted = frame.select(how.time).mapInArrow(PaneCounts(how.time, model.pane_us), "pane long, rows long")
+    counted = frame.select(how.time).mapInArrow(
+        PaneCounts(how.time, model.pane_us, how.unit), "pane long, rows long"
+    )
     counts: dict[int, int] = {}
     for row in counted.collect():
         counts[row.pane] = counts.get(row.pane, 0) + row.rows
@@ -69,17 +76,14 @@ def evaluate(frame: DataFrame, how: StaticQuestion) -> DataFrame:
     runs = _runs(model, counts, tasks)
     if not runs:
         return frame.sparkSession.createDataFrame([], result)
-    return (
-        frame.mapInArrow(Reduce(how, runs), MESSAGE_SCHEMA)
-        .repartitionById(len(runs), "worker")
-        .mapInArrow(Windows(how, runs), result)
-    )
+    reduced = frame.mapInArrow(Reduce(how, runs), MESSAGE_SCHEMA)
+    return to_workers(reduced, len(runs)).mapInArrow(Windows(how, runs), result)
 
 
 def evaluate_table(table: pa.Table, how: StaticQuestion) -> pa.Table:
     """The same over an Arrow table, in this process, without Spark."""
     counts: dict[int, int] = {}
-    for counted in PaneCounts(how.time, how.model.pane_us)(iter(table.to_batches())):
+    for counted in PaneCounts(how.time, how.model.pane_us, how.unit)(iter(table.to_batches())):
         for pane, rows in zip(counted["pane"].to_pylist(), counted["rows"].to_pylist(), strict=True):
             counts[pane] = counts.get(pane, 0) + rows
     runs = _runs(how.model, counts, 1)
@@ -118,12 +122,13 @@ class PaneCounts:
 
     time: str
     pane_us: int
+    unit: str = "seconds"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count."""
         for batch in batches:
             panes, rows = np.unique(
-                check_rows(batch, self.time, ()).times // self.pane_us, return_counts=True
+                check_rows(batch, self.time, (), self.unit).times // self.pane_us, return_counts=True
             )
             yield pa.RecordBatch.from_arrays([pa.array(panes), pa.array(rows)], names=["pane", "rows"])
 
@@ -175,6 +180,7 @@ class StaticPreference:
     model: PaneModel
     time: str
     schema: pa.Schema
+    unit: str = "seconds"
 
     @property
     def result(self) -> pa.Schema:
@@ -184,7 +190,7 @@ class StaticPreference:
     def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
         """The preferred rows of each pane."""
         attributes = tuple(a.column for a in self.grouped.preference.attributes if a.direction != "diff")
-        checked = check_rows(chunk, self.time, attributes)
+        checked = check_rows(chunk, self.time, attributes, self.unit)
         panes = checked.times // self.model.pane_us
         order = np.argsort(panes, kind="stable")
         table = pa.Table.from_batches([checked.rows]).take(pa.array(order))

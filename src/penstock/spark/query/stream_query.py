@@ -29,7 +29,7 @@ from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.query_plant import PANES, WINDOWS, QueryPlant
-from penstock.spark.query.routing import check_time_column
+from penstock.spark.query.routing import check_time_column, check_unit
 from penstock.spark.query.run import QueryRun
 from penstock.spark.query.static_kinds import arrow_of
 from penstock.spark.query.static_windows import StaticQuestion, evaluate, evaluate_table
@@ -65,6 +65,7 @@ class StreamQuery(ABC):
     pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1, kw_only=True)
     window_workers: int = field(default_factory=lambda: os.cpu_count() or 1, kw_only=True)
     overlap: bool = field(default=False, kw_only=True)
+    unit: str = field(default="seconds", kw_only=True)
 
     #: What runs the query's batches.
     program_type: ClassVar[type[Any]] = QueryProgram
@@ -114,6 +115,7 @@ class StreamQuery(ABC):
             raise PenstockError(
                 "A stage needs at least one worker; give pane_workers and window_workers of 1 or more."
             )
+        check_unit(self.unit)
         _ = self.panes, self.strategy, self.limits  # each checks what it is made of
 
     def check_columns(self, schema: pa.Schema) -> None:
@@ -179,12 +181,13 @@ class StreamQuery(ABC):
         frame
             Any streaming DataFrame.
         output
-            A folder for the results as Parquet files, in which every window appears once, when its batch is committed;
+            A folder (or ``s3://bucket/path``) for the results as Parquet files, in which every window appears once, when its batch is committed;
             a topic or a table (``penstock.spark.KafkaTopic``, ``penstock.spark.DeltaTable``), where it appears once too;
             or a function that is called with (DataFrame of results, batch id), perhaps again after a crash with the
             same rows: it must bear that.
         checkpoint
-            Folder for offsets and state; starting again with it goes on where the last run stopped, however it did.
+            Folder for offsets and state, or a place in an object store (``s3://bucket/path``, see docs/stores.md); starting
+            again with it goes on where the last run stopped, however it did.
         trigger
             How often a micro-batch starts.
         available_now

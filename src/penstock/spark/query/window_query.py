@@ -34,7 +34,7 @@ class WindowQuery(StreamQuery, _Aggregated):
     aggregates
         Name of the result -> ``count()``, ``sum_of("x")``, ``mean_of``, ``min_of``, ``max_of``, ``quantile_of("x", 0.99)``,
         ``distinct_of("x")`` of :mod:`penstock.aggregates`, or an :class:`~penstock.aggregates.Aggregate` of your own.
-    time, window, slide, by, disorder, ahead, behind, splitting, pane_workers, window_workers, overlap
+    time, window, slide, by, disorder, ahead, behind, splitting, pane_workers, window_workers, overlap, unit
         As in a preference query.
 
     >>> import penstock
@@ -83,4 +83,4 @@ class WindowQuery(StreamQuery, _Aggregated):
     def static(self, schema: pa.Schema) -> StaticAggregates:
         """The same windows over a static table."""
         grouped = GroupedAggregates(self.aggregates, self.groups, schema)
-        return StaticAggregates(grouped, self.panes, self.time)
+        return StaticAggregates(grouped, self.panes, self.time, self.unit)

@@ -241,12 +241,10 @@ class WindowWriter:
 
 
 def time_type(like: pa.DataType) -> pa.DataType:
-    """The type of ``window_start`` and ``window_end`` for a time column of this type: timestamps or seconds."""
-    return pa.timestamp("us", like.tz) if pa.types.is_timestamp(like) else pa.float64()
+    """The type of ``window_start`` and ``window_end`` for a time column of this type: always timestamps."""
+    return pa.timestamp("us", like.tz if pa.types.is_timestamp(like) else "UTC")
 
 
 def time_array(us: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """Microseconds as an array of what :func:`time_type` gave."""
-    if pa.types.is_timestamp(kind):
-        return pa.array(us, pa.int64()).cast(kind)
-    return pa.array(us / 1e6, kind)
+    return pa.array(us, pa.int64()).cast(kind)

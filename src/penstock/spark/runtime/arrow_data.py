@@ -14,7 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.core.stores import StorePath, is_store
 from penstock.spark.runtime.durable import ChecksummedFile
+from penstock.spark.runtime.locations import Location, location
+from penstock.spark.runtime.state_cache import cached
 
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 
@@ -56,7 +59,9 @@ def from_bytes(payload: Any) -> pa.Table:
     return pa.ipc.open_stream(payload).read_all()
 
 
-def write_segments(folder: str | Path, prefix: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
+def write_segments(
+    folder: str | Path | StorePath, prefix: str, schema: pa.Schema, tables: Iterable[pa.Table]
+) -> str:
     """Write tables of one schema as segments 0, 1, ... of a new file; give its name.
 
     The name ends in a random word and a checksum: a task that Spark runs twice writes two files, and the manifest
@@ -70,10 +75,14 @@ def write_segments(folder: str | Path, prefix: str, schema: pa.Schema, tables: I
     return file.commit()
 
 
-def read_segment(folder: str | Path, name: str, segment: int) -> pa.Table:
-    """Map one segment of a file; the columns point into the file."""
-    reader = _open(os.path.join(folder, name))
+def read_segment(folder: str | Path | StorePath, name: str, segment: int) -> pa.Table:
+    """Map one segment of a file; the columns point into the file, or into the copy of it on this disk."""
+    reader = _open(_path(str(folder), name))
     return pa.Table.from_batches([reader.get_batch(segment)])
+
+
+def _path(folder: str, name: str) -> str:
+    return cached(StorePath.of(folder) / name) if is_store(folder) else os.path.join(folder, name)
 
 
 @functools.lru_cache(maxsize=64)
@@ -90,7 +99,13 @@ def single_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in table.schema], schema=table.schema)
 
 
-def write_parquet(table: pa.Table, path: str) -> None:
+def write_parquet(table: pa.Table, path: str | Location) -> None:
     """Write a Parquet file; texts get a dictionary, random numbers would only lose time."""
     texts = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-    pq.write_table(table, path, use_dictionary=texts or False)
+    target = location(path)
+    if isinstance(target, Path):
+        pq.write_table(table, target, use_dictionary=texts or False)
+        return
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, use_dictionary=texts or False)
+    target.write_bytes(sink.getvalue().to_pybytes())

@@ -13,6 +13,10 @@ become visible with it. All of them are on disk before it. Writing it under a te
 commit: before it nothing of a batch counts, after it everything does. Output files are moved into place after the
 commit; a crash in between is mended at the next start, since the manifest says what is still to be moved.
 
+In an object store the commit is one conditional put: of two runs that want to commit the same batch one is told that the
+other was first, and ends. No lock is needed for that, and there is none; and a run removes no file of a batch that is not
+committed yet, since it may be another's. Spark's logs are not kept there: the manifest has the offsets.
+
 A newest version that is damaged (a checksum does not fit, a file is gone) is dropped for the one before it, and Spark's
 logs go back with it, so that the batch runs again.
 """
@@ -26,26 +30,23 @@ from pathlib import Path
 from typing import IO, Any
 
 from penstock.core.errors import PenstockError
+from penstock.core.stores import StorePath
 from penstock.spark.runtime import spark_log
-from penstock.spark.runtime.durable import (
-    DamagedError,
-    damage,
-    read_json,
-    sync_all,
-    write_text,
-)
+from penstock.spark.runtime.damage import DamagedError, damages
+from penstock.spark.runtime.durable import read_json, replace_text, sync_all, write_text
 from penstock.spark.runtime.folders import OutputFolder, is_of_batch
 from penstock.spark.runtime.gathering import Gathered, Gathering
 from penstock.spark.runtime.identity import claim, own_id
+from penstock.spark.runtime.locations import Location, location, moved, prepare, remove
 from penstock.spark.runtime.manifest import Manifest, Publication
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.outbox import Outbox
-from penstock.spark.runtime.paths import STAGING, local_path, make_folder
+from penstock.spark.runtime.paths import STAGING
 
 KEPT_VERSIONS = 2
 SWEEP_EVERY = 100
 #: Checkpoint folder -> lets go of it if the run that holds it in this process has ended unnoticed.
-_holders: dict[Path, Callable[[], None]] = {}
+_holders: dict[Location, Callable[[], None]] = {}
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class Checkpoint:
     """The folder of one query's committed versions; one run at a time may hold it."""
 
     def __init__(
-        self, folder: str | Path, identity: Mapping[str, Any], gathering: Gathering | None = None
+        self, folder: str | Location, identity: Mapping[str, Any], gathering: Gathering | None = None
     ) -> None:
-        self.folder = Path(local_path(folder, "checkpoint"))
+        self.folder = location(folder, "checkpoint")
         self.spark_folder = self.folder / "spark"
         self.state_folder = self.folder / "penstock" / "state"
         self._commits = self.folder / "penstock" / "commits"
@@ -74,8 +75,12 @@ class Checkpoint:
         self._round = (-1, 0)  # the last batch that was committed, and how often before
         #: What was mended at the start, in one sentence; empty where nothing was.
         self.mended = ""
-        make_folder(self.state_folder, "checkpoint")
-        make_folder(self._commits, "checkpoint")
+        self._tag = ""  # of the newest manifest, in an object store
+        self._known: dict[
+            int, Manifest
+        ] = {}  # kept versions that this run wrote; to read one is a request there
+        prepare(self.state_folder, "checkpoint")
+        prepare(self._commits, "checkpoint")
         self._lock = self._hold()
         try:
             used = not self.is_new or spark_log.last_commit(self.spark_folder) >= 0
@@ -91,6 +96,11 @@ class Checkpoint:
         return read_json(self.folder / "penstock" / "identity.json")
 
     @property
+    def in_store(self) -> bool:
+        """Whether it is in an object store, where Spark cannot keep its logs."""
+        return isinstance(self.folder, StorePath)
+
+    @property
     def is_new(self) -> bool:
         """Whether nothing was ever committed here."""
         return not self._batches()
@@ -102,14 +112,14 @@ class Checkpoint:
 
     def read(self, batch: int) -> Manifest:
         """The manifest of one batch."""
-        return Manifest.read(self._manifest(batch))
+        known = self._known.get(batch)
+        return Manifest.read(self._manifest(batch)) if known is None else known
 
     def commit(self, manifest: Manifest, flush: bool = False) -> None:
         """Make a version the latest one and its output visible, then drop what no kept version needs.
 
         Output may wait for that of later batches (see :mod:`penstock.spark.runtime.gathering`); ``flush`` lets it not.
         """
-        target = self._manifest(manifest.batch)
         reached("before-commit", manifest.batch)
         done = self._gathering.settle(
             self._gathered, manifest.outputs, manifest.batch, time.time(), self._folders, flush
@@ -121,20 +131,37 @@ class Checkpoint:
         reached("outputs-gathered", manifest.batch)
         self._sync(manifest)
         manifest = replace(manifest, folders={role: f.path for role, f in self._folders.items()})
-        temporary = target.with_suffix(".tmp")
-        write_text(temporary, manifest.to_text())
-        reached("during-commit", manifest.batch)
-        os.replace(temporary, target)
-        sync_all([self._commits])
+        self._write(manifest)
+        if self.in_store:
+            self._known[manifest.batch] = manifest
         reached("after-commit", manifest.batch)
-        self._published(manifest.batch).unlink(
-            missing_ok=True
-        )  # a version may be committed again, with more in it
+        if manifest.round:  # it was committed before, and has more in it now
+            self._published(manifest.batch).unlink(missing_ok=True)
         self._gathered = Gathered((), manifest.waiting, manifest.since)
         self._round = (manifest.batch, manifest.round)
         self.publish(manifest)
         reached("after-publish", manifest.batch)
         self._prune(manifest)
+
+    def _write(self, manifest: Manifest) -> None:
+        """Put the manifest in its place, which is the commit."""
+        target = self._manifest(manifest.batch)
+        if isinstance(target, StorePath):
+            reached("during-commit", manifest.batch)
+            data = manifest.to_text().encode()
+            tag = target.swap(data, self._tag) if manifest.round else target.create(data)
+            if tag is None:
+                raise PenstockError(
+                    f"Another run has committed batch {manifest.batch} to the checkpoint '{self.folder}'; this one ends, "
+                    "and nothing of its batch counts. Start one run at a time with a checkpoint."
+                )
+            self._tag = tag
+            return
+        temporary = target.with_suffix(".tmp")
+        write_text(temporary, manifest.to_text())
+        reached("during-commit", manifest.batch)
+        os.replace(temporary, target)
+        sync_all([self._commits])
 
     def flush(self) -> None:
         """Make visible what waits for later batches; for the end of a run."""
@@ -147,8 +174,8 @@ class Checkpoint:
         new = [self.state_folder / name for name in manifest.files if name not in self._synced]
         known = {(o.folder, o.staged) for o in self._gathered.waiting}
         outputs = [o for o in (*manifest.outputs, *manifest.waiting) if (o.folder, o.staged) not in known]
-        staged = [Path(self._path(o.staged, o, manifest)) for o in outputs]
-        written = [*new, *staged]
+        staged = [self._path(o.staged, o, manifest) for o in outputs]
+        written: list[Location] = [*new, *staged]
         sync_all([*written, *{path.parent for path in written}])
         self._synced = frozenset(manifest.files)
 
@@ -159,26 +186,22 @@ class Checkpoint:
 
     def rewrite(self, manifest: Manifest) -> None:
         """Put another manifest in the place of a kept version's, for a run that is stopped."""
-        target = self._manifest(manifest.batch)
-        write_text(target.with_suffix(".tmp"), manifest.to_text())
-        os.replace(target.with_suffix(".tmp"), target)
-        sync_all([self._commits])
+        replace_text(self._manifest(manifest.batch), manifest.to_text())
 
     def publish(self, manifest: Manifest) -> None:
         """Move the committed output files into place; safe to repeat."""
-        done = self._published(manifest.batch).exists()
-        for output in manifest.outputs:
-            staged, final = (self._path(name, output, manifest) for name in (output.staged, output.final))
-            try:
-                os.replace(staged, final)
-            except FileNotFoundError:
-                # Once all were in place, whoever owns the output may take files away.
-                if not done and not os.path.exists(final):
-                    raise PenstockError(
-                        f"Batch {manifest.batch} of the checkpoint '{self.folder}' is committed, but its output file is "
-                        f"neither at '{final}' nor at '{staged}'; give start() the folder where it is."
-                    ) from None
-        self._published(manifest.batch).touch()
+        pairs = [
+            (self._path(o.staged, o, manifest), self._path(o.final, o, manifest)) for o in manifest.outputs
+        ]
+        for staged, final in (pairs[at] for at in moved(pairs)):
+            # Once all were in place, whoever owns the output may take files away.
+            if not final.exists() and not self._published(manifest.batch).exists():
+                raise PenstockError(
+                    f"Batch {manifest.batch} of the checkpoint '{self.folder}' is committed, but its output file is "
+                    f"neither at '{final}' nor at '{staged}'; give start() the folder where it is."
+                )
+        if pairs:
+            self._published(manifest.batch).touch()
         for outbox in self.outboxes:
             outbox.send(manifest, self.id)
 
@@ -197,17 +220,21 @@ class Checkpoint:
             self._synced = frozenset(latest.files)
             self._gathered = Gathered((), latest.waiting, latest.since)
             self._round = (latest.batch, latest.round)
+            newest = self._manifest(latest.batch)
+            self._tag = newest.tag if isinstance(newest, StorePath) else ""
             reached("during-recovery", latest.batch)
-        for leftover in self._commits.glob("*.tmp"):
-            leftover.unlink(missing_ok=True)
-        self._sweep()
+        remove(self._commits.glob("*.tmp"))
+        # A run that is not known to have ended may be about to commit the next batch to a store.
+        committed = -1 if latest is None else latest.batch
+        self._sweep(committed if self.in_store else None)
         return latest
 
     def close(self) -> None:
         """Let another run have the folder."""
         for outbox in self.outboxes:
             outbox.close()
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
         _holders.pop(self.folder, None)
 
     def held_by(self, let_go: Callable[[], None]) -> None:
@@ -245,9 +272,9 @@ class Checkpoint:
             return None, error.reason
         # Rows for sinks that are functions wait elsewhere, under a path of their own.
         own = [name for name in manifest.files if not os.path.isabs(name)]
-        paths = [self.state_folder / name for name in own]
-        paths += [Path(self._path(o.staged, o, manifest)) for o in manifest.waiting]
-        problem = next(filter(None, map(damage, paths)), "")
+        paths: list[Location] = [self.state_folder / name for name in own]
+        paths += [self._path(o.staged, o, manifest) for o in manifest.waiting]
+        problem = damages(paths)
         return (None, problem) if problem else (manifest, "")
 
     def _go_back(self, batch: int, reason: str) -> None:
@@ -269,18 +296,18 @@ class Checkpoint:
             f"batch {batch + 1} is run again from the version before it."
         )
 
-    def _path(self, name: str, output: Publication, manifest: Manifest) -> str:
+    def _path(self, name: str, output: Publication, manifest: Manifest) -> Location:
         """Where a file of an output folder is now."""
         if not output.folder:
-            return name  # absolute, as version 0.1 wrote it
+            return Path(name)  # absolute, as version 0.1 wrote it
         folder = self._folders.get(output.folder)
         base = manifest.folders[output.folder] if folder is None else folder.path
-        return os.path.join(base, name)
+        return location(base) / name
 
-    def _manifest(self, batch: int) -> Path:
+    def _manifest(self, batch: int) -> Location:
         return self._commits / f"{batch:012d}.json"
 
-    def _published(self, batch: int) -> Path:
+    def _published(self, batch: int) -> Location:
         """Says that all output files of a version are in place."""
         return self._commits / f"{batch:012d}.published"
 
@@ -294,14 +321,13 @@ class Checkpoint:
         kept = self._kept()
         for batch in outdated:
             old = self.read(batch)
-            for name in set(old.files) - kept.files:
-                (self.state_folder / name).unlink(missing_ok=True)
-            for o in old.waiting:
-                if (o.folder, o.staged) not in kept.waiting:
-                    Path(self._path(o.staged, o, old)).unlink(missing_ok=True)
+            remove(self.state_folder / name for name in set(old.files) - kept.files)
+            remove(
+                self._path(o.staged, o, old) for o in old.waiting if (o.folder, o.staged) not in kept.waiting
+            )
             reached("during-clean-up", newest.batch)
-            self._manifest(batch).unlink(missing_ok=True)
-            self._published(batch).unlink(missing_ok=True)
+            remove([self._manifest(batch), self._published(batch)])
+            self._known.pop(batch, None)
         if newest.batch % SWEEP_EVERY == 0:
             self._sweep(newest.batch)
 
@@ -318,16 +344,18 @@ class Checkpoint:
         While a run goes on, those of batches up to ``until`` only: the next one may be in work.
         """
         kept = self._kept()
-        own = self.state_folder.parent.glob(f"*/{STAGING}/*")  # rows for sinks that are functions
-        for path in (*self.state_folder.iterdir(), *own):
-            if os.path.relpath(path, self.state_folder) not in kept.files and is_of_batch(path.name, until):
-                path.unlink(missing_ok=True)
+        named = {path: path.name for path in self.state_folder.iterdir()}
+        for path in self.state_folder.parent.glob(f"*/{STAGING}/*"):  # rows for sinks that are functions
+            named[path] = f"../{path.parent.parent.name}/{STAGING}/{path.name}"
+        remove(p for p, name in named.items() if name not in kept.files and is_of_batch(p.name, until))
         for role, folder in self._folders.items():
-            folder.sweep({staged for named, staged in kept.waiting if named == role}, until)
+            folder.sweep({staged for of, staged in kept.waiting if of == role}, until)
 
-    def _hold(self) -> IO[str]:
+    def _hold(self) -> IO[str] | None:
         if self.folder in _holders:
             _holders[self.folder]()
+        if isinstance(self.folder, StorePath):
+            return None  # whoever commits first has it
         lock = open(self.folder / "penstock" / "lock", "w")  # noqa: SIM115 - held as long as the run lives
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,28 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from penstock.core.errors import PenstockError
-
-
-class DamagedError(PenstockError):
-    """A file is not what was written."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"{reason[0].upper()}{reason[1:]}; restore it, or start with a new checkpoint folder."
-        )
+from penstock.core.stores import StorePath
+from penstock.spark.runtime import state_cache
+from penstock.spark.runtime.damage import DamagedError
+from penstock.spark.runtime.locations import Location, location
 
 
 class ChecksummedFile:
     """A new file that is written once and named at its end, when its checksum is known.
 
-    The name is ``PREFIX.CHECKSUM.EXTENSION``, so whoever knows the name can tell whether the file is whole.
+    The name is ``PREFIX.CHECKSUM.EXTENSION``, so whoever knows the name can tell whether the file is whole. One for an
+    object store is written on this disk first, where its copy stays.
     """
 
-    def __init__(self, folder: str | Path, prefix: str, extension: str) -> None:
-        self._folder, self._prefix, self._extension = str(folder), prefix, extension
-        self._path = os.path.join(self._folder, f".{prefix}-{uuid.uuid4().hex[:8]}.tmp")
+    def __init__(self, folder: str | Path | StorePath, prefix: str, extension: str) -> None:
+        self._folder, self._prefix, self._extension = location(folder), prefix, extension
+        temporary = f".{prefix}-{uuid.uuid4().hex[:8]}.tmp"
+        at = self._folder / temporary
+        self._path = state_cache.path_of(at) if isinstance(at, StorePath) else at
         self._file = open(self._path, "wb")  # noqa: SIM115 - closed by commit
         self._checksum = 0
         self.closed = False
@@ -55,22 +51,13 @@ class ChecksummedFile:
         """Give the file its name, which is returned."""
         self._file.close()
         name = f"{self._prefix}.{self._checksum:08x}.{self._extension}"
-        os.replace(self._path, os.path.join(self._folder, name))
+        target = self._folder / name
+        if isinstance(target, StorePath):
+            target.write_bytes(self._path)
+            state_cache.keep(self._path, target)
+        else:
+            os.replace(self._path, target)
         return name
-
-
-def damage(path: Path) -> str:
-    """What is wrong with a file that has its checksum in its name, in words; empty where nothing is."""
-    if not path.exists():
-        return f"the file '{path}' is missing"
-    *_, checksum, _extension = path.name.rsplit(".", 2) if path.name.count(".") >= 2 else ("", "", "")
-    if len(checksum) != 8:
-        return ""  # written by a version that had no checksums
-    found = 0
-    with open(path, "rb") as file:
-        while some := file.read(1 << 20):
-            found = zlib.crc32(some, found)
-    return "" if f"{found:08x}" == checksum else f"the file '{path}' is damaged"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -81,17 +68,20 @@ def write_text(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def replace_text(path: Path, text: str) -> None:
+def replace_text(path: Location, text: str) -> None:
     """Write a small file so that it is there as a whole or not at all."""
+    if isinstance(path, StorePath):
+        path.write_text(text)
+        return
     temporary = path.with_name(path.name + ".tmp")
     write_text(temporary, text)
     os.replace(temporary, path)
     sync_all([path.parent])
 
 
-def sync_all(paths: Iterable[str | Path]) -> None:
-    """Force files, and the names in folders, to the disk."""
-    listed = [str(path) for path in paths]
+def sync_all(paths: Iterable[str | Location]) -> None:
+    """Force files, and the names in folders, to the disk; a store has done so when it answers."""
+    listed = [str(path) for path in paths if not isinstance(path, StorePath)]
     if len(listed) == 1:
         _sync(listed[0])
     elif listed:
@@ -110,7 +100,7 @@ def _sync(path: str) -> None:
         os.close(handle)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Location) -> dict[str, Any]:
     """The object in a JSON file, or one sentence that names the file."""
     try:
         found = json.loads(path.read_bytes())

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from penstock.spark.runtime.channel import CONTROL, ROWS, Frame, PeerLostError
 from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, StageWork
 from penstock.spark.runtime.workers import WorkerLostError, Workers
+from penstock.spark.versions import to_workers
 
 #: A batch that comes through the driver is cut into pieces of at least so many rows, and at most so many of them.
 PIECE_ROWS = 4_096
@@ -151,7 +152,7 @@ class JobsEngine:
         first, *others = stages
         frame = self._frame(rows).mapInArrow(first.function, first.schema)
         for stage in others:
-            frame = frame.repartitionById(stage.tasks, "worker").mapInArrow(stage.function, stage.schema)
+            frame = to_workers(frame, stage.tasks).mapInArrow(stage.function, stage.schema)
         batches: list[pa.RecordBatch] = frame.toArrow().to_batches()
         return batches
 

@@ -5,12 +5,13 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.core.errors import PenstockError
+from penstock.core.stores import StorePath
 from penstock.spark.runtime.durable import read_json, sync_all
+from penstock.spark.runtime.locations import Location, location, prepare, remove
 from penstock.spark.runtime.manifest import Publication
-from penstock.spark.runtime.paths import STAGING, local_path, make_folder
+from penstock.spark.runtime.paths import STAGING
 
 DEAD_LETTERS = "_dead_letters"
 OWNER = "_owner.json"
@@ -37,11 +38,21 @@ class OutputFolder:
     role: str
 
     @classmethod
-    def made(cls, path: str | Path, role: str) -> "OutputFolder":
+    def made(cls, path: str | Location, role: str) -> "OutputFolder":
         """Create the folder, or say in one sentence why that cannot be done."""
-        folder = cls(local_path(path, role), role)
-        make_folder(Path(folder.staging), role)
-        return folder
+        place = location(path, role)
+        prepare(place / STAGING, role)
+        return cls(str(place), role)
+
+    @property
+    def place(self) -> Location:
+        """The folder itself."""
+        return location(self.path, self.role)
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is in an object store."""
+        return isinstance(self.place, StorePath)
 
     @property
     def staging(self) -> str:
@@ -50,14 +61,14 @@ class OutputFolder:
 
     def publication(self, staged: str, name: str) -> Publication:
         """A waiting file and the name it is to have."""
-        return Publication(os.path.relpath(staged, self.path), name, self.role)
+        return Publication(staged.removeprefix(f"{self.path}/"), name, self.role)
 
-    def claim(self, owner: str, checkpoint: Path, new: bool) -> None:
+    def claim(self, owner: str, checkpoint: Location, new: bool) -> None:
         """Make the checkpoint ``owner`` the only one that writes here, or say who is.
 
         A ``new`` checkpoint may not take files over that nobody owns: their names could be its own ones.
         """
-        file = Path(self.path) / OWNER
+        file = self.place / OWNER
         if not file.exists():
             if new and any(True for _ in self._files()):
                 raise PenstockError(
@@ -72,10 +83,14 @@ class OutputFolder:
                 "name another folder, or empty this one if that run is over."
             )
 
-    def _take(self, file: Path, owner: str, checkpoint: Path) -> None:
+    def _take(self, file: Location, owner: str, checkpoint: Location) -> None:
         """Write the owner down; the first of two who try at the same time wins."""
+        text = json.dumps({"owner": owner, "checkpoint": str(checkpoint)})
+        if isinstance(file, StorePath):
+            file.create(text.encode())
+            return
         temporary = file.with_name(f"{OWNER}.{owner}.tmp")
-        temporary.write_text(json.dumps({"owner": owner, "checkpoint": str(checkpoint)}))
+        temporary.write_text(text)
         try:
             os.link(temporary, file)
             sync_all([self.path])
@@ -86,23 +101,18 @@ class OutputFolder:
 
     def sweep(self, kept: Collection[str] = (), until: int | None = None) -> None:
         """Remove what waits to be committed and never will be: all but some names, or only up to a batch."""
-        for file in Path(self.staging).iterdir():
-            if f"{STAGING}/{file.name}" not in kept and is_of_batch(file.name, until):
-                file.unlink(missing_ok=True)
+        waiting: list[Location] = [*(self.place / STAGING).iterdir()]
+        remove(f for f in waiting if f"{STAGING}/{f.name}" not in kept and is_of_batch(f.name, until))
 
     def remove_after(self, batch: int) -> None:
         """Remove the files of all batches after one: they will be run again."""
-        for path, number in list(self._files()):
-            if number > batch:
-                path.unlink(missing_ok=True)
+        remove([path for path, number in self._files() if number > batch])
 
-    def _files(self) -> Iterator[tuple[Path, int]]:
+    def _files(self) -> Iterator[tuple[Location, int]]:
         """Output files here, and in the folders of operators, with their batches."""
-        base = Path(self.path)
-        folders = [base, *(p for p in base.iterdir() if p.is_dir() and p.name not in (STAGING, DEAD_LETTERS))]
-        for path in (p for folder in folders for p in folder.iterdir()):
+        for path in (*self.place.glob("*"), *self.place.glob("*/*")):
             found = _NAMES.fullmatch(path.name)
-            if found:
+            if found and path.parent.name not in (STAGING, DEAD_LETTERS):
                 yield path, int(next(filter(None, found.groups())))
 
 

@@ -7,17 +7,16 @@ visible as one file with the commit of a later batch.
 """
 
 import os
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.core.durations import microseconds
 from penstock.spark.runtime.arrow_data import write_parquet
+from penstock.spark.runtime.locations import Location, read_parquet, second_name, size_of
 from penstock.spark.runtime.manifest import Publication
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Gathering:
         if not waiting or (self.seconds == 0 and not before.waiting):
             return Gathered(outputs)
         since = now if before.since is None else before.since
-        size = sum(os.path.getsize(_path(o, folders)) for o in waiting)
+        size = sum(size_of(_path(o, folders)) for o in waiting)
         if not flush and self.seconds and now - since < self.seconds and size < MOST_BYTES:
             return Gathered(others, waiting, since)
         return Gathered([*others, *_joined(waiting, batch, folders)])
@@ -83,7 +82,7 @@ def _joined(
     for (role, inside), some in groups.items():
         small: list[Publication] = []
         for one in some:
-            if os.path.getsize(_path(one, folders)) >= MOST_BYTES // 2:
+            if size_of(_path(one, folders)) >= MOST_BYTES // 2:
                 made.append(_named(_linked(one, folders[role]), batch, inside, len(made)))
             else:
                 small.append(one)
@@ -94,20 +93,16 @@ def _joined(
 
 
 def _merged(some: Sequence[Publication], folder: "OutputFolder") -> Publication:
-    tables = [pq.read_table(os.path.join(folder.path, one.staged)) for one in some]
+    tables = [read_parquet(folder.place / one.staged) for one in some]
     staged = _new_name(some[0])
-    write_parquet(pa.concat_tables(tables, promote_options="default"), os.path.join(folder.path, staged))
+    write_parquet(pa.concat_tables(tables, promote_options="default"), folder.place / staged)
     return Publication(staged, some[0].final, folder.role)
 
 
 def _linked(one: Publication, folder: "OutputFolder") -> Publication:
     """A file under a second name."""
     staged = _new_name(one)
-    source, target = os.path.join(folder.path, one.staged), os.path.join(folder.path, staged)
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without links
-        shutil.copyfile(source, target)
+    second_name(folder.place / one.staged, folder.place / staged)
     return Publication(staged, one.final, folder.role)
 
 
@@ -121,5 +116,5 @@ def _named(one: Publication, batch: int, inside: str, number: int) -> Publicatio
     return Publication(one.staged, os.path.join(inside, name), one.folder)
 
 
-def _path(one: Publication, folders: Mapping[str, "OutputFolder"]) -> str:
-    return os.path.join(folders[one.folder].path, one.staged)
+def _path(one: Publication, folders: Mapping[str, "OutputFolder"]) -> Location:
+    return folders[one.folder].place / one.staged

@@ -3,11 +3,11 @@
 import json
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.durable import read_json, replace_text
+from penstock.spark.runtime.locations import Location
 
 #: Keys that version 0.1 did not write: a checkpoint without them takes them over.
 LATER_KEYS = frozenset({"preference parameters"})
@@ -16,7 +16,7 @@ LATER_KEYS = frozenset({"preference parameters"})
 OPERATOR = "operator "
 
 
-def claim(checkpoint: Path, identity: Mapping[str, Any], used: bool) -> None:
+def claim(checkpoint: Location, identity: Mapping[str, Any], used: bool) -> None:
     """Write down whose checkpoint this is, or refuse it to another, with what differs.
 
     ``used`` says whether something was committed here before.
@@ -43,7 +43,7 @@ def claim(checkpoint: Path, identity: Mapping[str, Any], used: bool) -> None:
         replace_text(file, json.dumps({**before, **added}, indent=1))
 
 
-def own_id(checkpoint: Path) -> str:
+def own_id(checkpoint: Location) -> str:
     """The name by which output folders know their owner; it moves with the checkpoint."""
     file = checkpoint / "penstock" / "id"
     if not file.exists():

@@ -4,12 +4,13 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock import __version__
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.durable import DamagedError, read_json
+from penstock.spark.runtime.damage import DamagedError
+from penstock.spark.runtime.durable import read_json
+from penstock.spark.runtime.locations import Location
 
 SCHEMA = 1
 
@@ -54,7 +55,7 @@ class Manifest:
         return f'{{"checksum":"{_checksum(body)}",{body[1:]}'
 
     @classmethod
-    def read(cls, path: Path) -> "Manifest":
+    def read(cls, path: Location) -> "Manifest":
         """The manifest in a file, or one sentence on why it cannot be used."""
         raw = read_json(path)
         if raw.get("schema") != SCHEMA:

@@ -20,7 +20,7 @@ from penstock.spark.runtime.engine_choice import chosen_engine
 from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
 from penstock.spark.runtime.spark_log import light_logs
-from penstock.spark.runtime.starting import Start
+from penstock.spark.runtime.starting import Start, hand_on_store_settings
 from penstock.spark.runtime.workers import spark_workers
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,8 @@ class MicroBatchRun(Controlled, Batches[P]):
         """Start batches; what was opened for the run is closed where that fails."""
         self._serve(how)
         try:
+            if self._checkpoint.in_store or any(f.in_store for f in self._program.outputs.by_role.values()):
+                hand_on_store_settings(self._spark)
             workers = self._program.workers_wanted
             self._choice = chosen_engine(how.engine, workers, self._spark)
             source = self._python_source(frame)
@@ -77,9 +79,16 @@ class MicroBatchRun(Controlled, Batches[P]):
         """The Python data source that the run reads itself; None where Spark has to deliver."""
         before = None if self._latest is None else self._latest.offset
         begun_by_spark = self._latest is not None and before is None  # whose log has the offsets
-        if (not self._choice.resident and before is None) or begun_by_spark:
+        own = self._checkpoint.in_store  # where Spark cannot keep its logs
+        if (not self._choice.resident and before is None and not own) or begun_by_spark:
             return None
         source = python_source_of(frame)
+        if source is None and own:
+            raise PenstockError(
+                f"The checkpoint '{self._checkpoint.folder}' is in an object store and Spark reads this stream itself, with "
+                "logs that need a folder; read it by a Python data source without anything in between (such as format "
+                "'penstock-kafka'), or name a checkpoint folder on a mounted file system (the output may be in the store)."
+            )
         if source is None and before is not None:
             raise PenstockError(
                 f"The checkpoint '{self._checkpoint.folder}' is of a run that read its source itself; start it with "

@@ -8,13 +8,12 @@ the receiver is asked for the last number it has: what it has already is not sen
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.spark.runtime.folders import OutputFolder
+from penstock.spark.runtime.locations import Location, location, read_parquet, remove
 from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.milestones import reached
 
@@ -26,13 +25,13 @@ ROUNDS = 16
 class Waiting:
     """Files of one batch in an outbox."""
 
-    base: Path
-    files: Sequence[Path]
+    base: Location
+    files: Sequence[Location]
 
     def tables(self) -> Iterator[pa.Table]:
         """Their rows; a folder inside is named after the operator that put them aside, which becomes a column."""
         for file in self.files:
-            table = pq.read_table(file, partitioning=None)
+            table = read_parquet(file)
             if file.parent != self.base and "operator" not in table.column_names:
                 table = table.append_column("operator", pa.array([file.parent.name] * table.num_rows))
             yield table
@@ -64,14 +63,14 @@ class Outbox:
         self._delivery: Delivery | None = None
 
     @classmethod
-    def made(cls, destination: Destination, role: str, checkpoint: str | Path) -> "Outbox":
+    def made(cls, destination: Destination, role: str, checkpoint: str | Location) -> "Outbox":
         """An outbox in a checkpoint folder."""
-        place = Path(checkpoint) / "penstock" / "outbox" / role.replace(" ", "-")
+        place = location(checkpoint) / "penstock" / "outbox" / role.replace(" ", "-")
         return cls(OutputFolder.made(place, role), destination)
 
     def send(self, manifest: Manifest, owner: str) -> None:
         """Deliver what a committed version put here; safe to repeat."""
-        base = Path(self.folder.path)
+        base = self.folder.place
         files = [base / o.final for o in manifest.outputs if o.folder == self.folder.role]
         waiting = [file for file in files if file.exists()]
         if not waiting:
@@ -81,8 +80,7 @@ class Outbox:
         reached("before-delivery", manifest.batch)
         self._delivery.deliver(Waiting(base, waiting), ROUNDS * manifest.batch + manifest.round)
         reached("after-delivery", manifest.batch)
-        for file in waiting:
-            file.unlink(missing_ok=True)
+        remove(waiting)
 
     def close(self) -> None:
         """The run has ended."""

@@ -2,16 +2,18 @@
 
 from pathlib import Path
 
+from penstock.core.stores import StorePath
 from penstock.spark.runtime.folders import DEAD_LETTERS, OutputFolder
+from penstock.spark.runtime.locations import Location, location
 from penstock.spark.runtime.outbox import Destination, Outbox
 
-Place = str | Path | Destination
+Place = str | Path | StorePath | Destination
 
 
 class OutputPlaces:
     """Makes the folders of one run; rows for topics and tables wait in the checkpoint."""
 
-    def __init__(self, checkpoint: str | Path, output: Place | None) -> None:
+    def __init__(self, checkpoint: str | Location, output: Place | None) -> None:
         self._checkpoint, self._output = checkpoint, output
         self.outboxes: list[Outbox] = []
 
@@ -36,4 +38,4 @@ class OutputPlaces:
             if self._output is None or isinstance(self._output, Destination)
             else self._output
         )
-        return OutputFolder.made(Path(base) / DEAD_LETTERS, "dead-letter")
+        return OutputFolder.made(location(base) / DEAD_LETTERS, "dead-letter")

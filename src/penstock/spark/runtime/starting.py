@@ -1,6 +1,7 @@
 """What ``PreferenceQuery.start``, ``Flow.start`` and ``attach`` have in common: the meaning of their words."""
 
 import inspect
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -8,6 +9,8 @@ from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
+
+from pyspark.sql import SparkSession
 
 from penstock.core.controller import Controller
 from penstock.core.durations import microseconds
@@ -17,17 +20,23 @@ from penstock.core.journal import FileJournal, Journal
 from penstock.core.names import check_name
 from penstock.core.plant import Plant
 from penstock.core.policy import AnyPolicy
+from penstock.core.store_journal import StoreJournal
+from penstock.core.stores import StorePath, is_store
 from penstock.policies.catalog import policy_named
 from penstock.policies.surroundings import Surroundings
 from penstock.spark.runtime.engine_choice import AUTO, check_engine
+from penstock.spark.runtime.locations import Location
 from penstock.spark.runtime.output_places import Place
 
 #: Seconds between two decisions. A decision should see the batches that came of the one before: at the usual trigger of
 #: a second that is five of them, and new executors need about as long to come.
 PERIOD = 5.0
 
+#: What settings of object stores begin with.
+STORE_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "PENSTOCK_STATE_CACHE")
+
 #: The word ``journal``: a path, or a journal that its owner closes.
-JournalLike = Journal | str | Path | None
+JournalLike = Journal | str | Path | StorePath | None
 
 
 class StartOptions(TypedDict, total=False):
@@ -107,12 +116,25 @@ def takes_options(start: Started) -> Started:
 
 
 def open_journal(
-    journal: JournalLike, default: Path, header: Mapping[str, Any] | None = None
+    journal: JournalLike, default: Location, header: Mapping[str, Any] | None = None
 ) -> tuple[Journal, bool]:
     """The journal of a run, and whether the run is to close it."""
     if isinstance(journal, Journal):
         return journal, False
-    return FileJournal(journal or default, {"started": time.time(), **(header or {})}), True
+    place, first = journal or default, {"started": time.time(), **(header or {})}
+    if isinstance(place, StorePath) or is_store(place):
+        return StoreJournal(str(place), first), True
+    return FileJournal(place, first), True
+
+
+def hand_on_store_settings(spark: SparkSession) -> None:
+    """Give the Python workers of a session what the driver's environment says about object stores.
+
+    It goes the way of all that a task needs, so whoever may read tasks may read it.
+    """
+    spark.sparkContext.environment.update(
+        {name: value for name, value in os.environ.items() if name.startswith(STORE_SETTINGS)}
+    )
 
 
 def check_period(period: float) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from penstock.core.errors import PenstockError
+from penstock.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
 from penstock.traffic.spec import camel, number
 
 #: Where time 0 of a stream lies that is delivered as fast as possible, so that every run gives the same rows.
@@ -81,8 +81,8 @@ class Delivery:
         return pa.array(micros).cast(pa.timestamp("us")).cast(EVENT_TIME)
 
 
-def rows_allowed(limit: ReadLimit) -> float:
-    """How many rows a limit of Spark's allows."""
+def rows_allowed(limit: ReadLimit | None) -> float:
+    """How many rows a limit of Spark's allows; all where it has none."""
     return limit.max_rows if isinstance(limit, ReadMaxRows) else inf
 
 

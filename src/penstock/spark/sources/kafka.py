@@ -11,12 +11,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from penstock.spark.kafka import fetching
@@ -26,6 +20,12 @@ from penstock.spark.kafka.offsets import Brokers, Offsets, TopicGoneError, behin
 from penstock.spark.kafka.options import KafkaOptions
 from penstock.spark.runtime.source_away import SourceAwayError
 from penstock.spark.sources.delivery import rows_allowed
+from penstock.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Back-pressure: ``maxOffsetsPerTrigger``."""
         return ReadMaxRows(self._options.most) if self._options.most else ReadAllAvailable()
 
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+    def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
         """How far a batch goes; brokers that do not answer have nothing new."""
+        start = self.initialOffset() if start is None else start  # older Sparks do not say
         end = self._known_end(start)
         most = rows_allowed(limit)
         return limited(start, end, 0 if most == float("inf") else int(most))

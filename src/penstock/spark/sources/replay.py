@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import DataType, DoubleType, StringType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
 from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
+from penstock.spark.versions import ReadLimit
 from penstock.traffic.trace import Trace, read_trace
 
 _START: Offset = {"row": 0, "epoch": -1}
@@ -129,8 +129,9 @@ class ReplayStreamReader(TimedStreamReader):
         super().__init__(delivery, clock)
         self._recording, self._schema = recording, schema
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         """As far as time has come, and as the limit allows."""
+        start = self.START if start is None else start  # older Sparks do not say
         epoch, horizon = self._settle(start)
         row = min(self._arrived(horizon), start["row"] + rows_allowed(limit))
         if row == inf:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.spark.sources.delivery import Delivery
+from penstock.spark.versions import ReadLimit, SupportsTriggerAvailableNow
 
 Offset = dict[str, Any]
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
 from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
+from penstock.spark.versions import ReadLimit
 from penstock.traffic.process import Mark
 from penstock.traffic.spec import StreamSpec
 from penstock.traffic.stream import SLOT_ROWS, Slot, TupleStream, Walk
@@ -83,8 +83,9 @@ class TrafficStreamReader(TimedStreamReader):
         self._stream, self._slots = stream, _Slots(stream)
         self._last = _START
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         """As far as time has come, and as the limit allows."""
+        start = self.START if start is None else start  # older Sparks do not say
         epoch, horizon = self._settle(start)
         self._last = self._advance(start, horizon, rows_allowed(limit), epoch)
         return self._last

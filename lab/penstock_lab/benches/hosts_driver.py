@@ -1,0 +1,86 @@
+"""The driver of ``penstock bench hosts``: ``python -m penstock_lab.benches.hosts_driver SPEC.json`` on a host of its own."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.dataflow import running_count
+from penstock.spark import session
+from penstock.spark.runtime.locations import location, read_parquet
+
+
+@ps.operator(keys="key", state={"n": int}, output={"key": int, "n": int})
+def count(rows: Any, state: Any, output: Any) -> None:
+    """A running count by key."""
+    output.emit({"key": rows.column("key"), "n": running_count(rows.slots, state["n"])})
+
+
+def main(path: str) -> None:
+    """Run a query or a flow to the end of its stream, tell each batch, and at the end whether the answers are right."""
+    spec = json.loads(Path(path).read_text())
+    spark = session(spec["master"], app="penstock bench hosts", config=spec["config"])
+    stream = spark.readStream.format("penstock-traffic").options(**spec["stream"]).load()
+    whole = spark.read.format("penstock-traffic").options(**spec["stream"]).load()
+    places: dict[str, Any] = {"output": f"{spec['base']}/out", "checkpoint": f"{spec['base']}/ck"}
+    how: dict[str, Any] = {"trigger": "500 milliseconds", "engine": "resident"}
+    if spec["kind"] == "query":
+        run: Any = _query().start(stream, **places, **how)
+    else:
+        flow = ps.Flow("counts")
+        flow.source("traffic", stream).through(count).sink("counts")
+        run = flow.start(spark, **places, **how, replicas={"count": 3})
+    rows = whole.count()
+    told = -1
+    while run.is_active:
+        seen = run.progress
+        if seen.get("batch", -1) > told:
+            told = seen["batch"]
+            hosts = {hello.host for hello in run._resident.workers.members().values()}
+            _tell(batch=told, seconds=seen["seconds"], hosts=len(hosts), rows=_rows(run, seen))
+            if _rows(run, seen) == rows:
+                break
+        time.sleep(0.05)
+    run.stop()
+    _tell(rows=rows, equal=_equal(spec, whole))
+    spark.stop()
+
+
+def _query() -> ps.PreferenceQuery:
+    return ps.PreferenceQuery(
+        ps.skyline_of(*(ps.minimize(f"a{i}") for i in range(4))),
+        time="event_time",
+        window="1 second",
+        slide="200 milliseconds",
+        disorder=ps.FixedDelay("2 seconds"),
+        pane_workers=3,
+        window_workers=3,
+    )
+
+
+def _rows(run: Any, seen: dict[str, Any]) -> int:
+    totals = seen.get("totals")
+    return int(totals["rows"] if totals else run.totals.rows)
+
+
+def _equal(spec: dict[str, Any], whole: Any) -> bool:
+    """Whether the output is what one machine would have given for the same stream."""
+    folder = location(f"{spec['base']}/out" + ("" if spec["kind"] == "query" else "/counts"))
+    made = sorted(tuple(r.values()) for f in folder.glob("*.parquet") for r in read_parquet(f).to_pylist())
+    if spec["kind"] == "query":
+        answer = sorted(tuple(r.values()) for r in _query().evaluate(whole).toArrow().to_pylist())
+        return bool(made) and made == [row for row in answer if row[1] <= made[-1][1]]
+    counts: dict[int, int] = {}
+    for row in whole.select("key").toArrow()["key"].to_pylist():
+        counts[row] = counts.get(row, 0) + 1
+    return made == sorted((key, n + 1) for key, many in counts.items() for n in range(many))
+
+
+def _tell(**figures: Any) -> None:
+    print(json.dumps(figures), flush=True)  # noqa: T201 - what the benchmark reads
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

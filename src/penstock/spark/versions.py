@@ -1,0 +1,88 @@
+"""What newer releases of Spark add, with what stands in for it on older ones: Spark 4.0 is the oldest."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable as ReadAllAvailable,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadLimit as ReadLimit,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadMaxRows as ReadMaxRows,
+    )
+    from pyspark.sql.streaming.datasource import (
+        SupportsTriggerAvailableNow as SupportsTriggerAvailableNow,
+    )
+else:
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxRows,
+            SupportsTriggerAvailableNow,
+        )
+    except ImportError:  # where Spark asks a Python source for all there is; our own loop asks for less
+
+        class ReadLimit:
+            """How much a batch may take."""
+
+        class ReadAllAvailable(ReadLimit):
+            """All there is."""
+
+        @dataclass(frozen=True)
+        class ReadMaxRows(ReadLimit):
+            """So many rows."""
+
+            max_rows: int
+
+        class SupportsTriggerAvailableNow:
+            """Can be told that what is there now is all there will be."""
+
+
+def to_workers(frame: DataFrame, tasks: int) -> DataFrame:
+    """The rows in partitions by their number in the column ``worker``."""
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(tasks, "worker")
+    # Spark goes by the hash of a column, so each worker gets a number that hashes to its partition.
+    keys = F.array(*[F.lit(key) for key in keys_of_partitions(tasks)])
+    return frame.repartition(tasks, F.element_at(keys, F.col("worker") + 1))
+
+
+def keys_of_partitions(tasks: int) -> list[int]:
+    """For each partition a number that Spark's hash puts there.
+
+    >>> [_murmur3(key) % 3 for key in keys_of_partitions(3)]
+    [0, 1, 2]
+    """
+    found: dict[int, int] = {}
+    key = 0
+    while len(found) < tasks:
+        found.setdefault(_murmur3(key) % tasks, key)
+        key += 1
+    return [found[partition] for partition in range(tasks)]
+
+
+def _murmur3(value: int, seed: int = 42) -> int:
+    """Spark's hash of an integer column, as a signed number.
+
+    >>> _murmur3(0), _murmur3(1)
+    (933211791, -559580957)
+    """
+    mask = 0xFFFFFFFF
+
+    def rotated(x: int, by: int) -> int:
+        return ((x << by) | (x >> (32 - by))) & mask
+
+    mixed = (rotated((value & mask) * 0xCC9E2D51 & mask, 15) * 0x1B873593) & mask
+    hashed = (rotated(seed ^ mixed, 13) * 5 + 0xE6546B64) & mask
+    hashed ^= 4  # the length in bytes
+    hashed = ((hashed ^ (hashed >> 16)) * 0x85EBCA6B) & mask
+    hashed = ((hashed ^ (hashed >> 13)) * 0xC2B2AE35) & mask
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed >> 31 else hashed

@@ -1,0 +1,160 @@
+"""A real S3 server on loopback, for tests and benchmarks: MinIO, built once by Go from its public module.
+
+``make minio`` builds it into the user's cache folder (some minutes); one on the path is taken as it is.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Self
+
+from penstock.core.errors import PenstockError
+from penstock.spark.maven import cache_folder
+from penstock.testing.processes import LocalServer, die_with_parent, free_ports
+
+MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+BUCKET = "penstock"
+
+
+def found_server() -> Path:
+    """The server's program, or one sentence on how to get it."""
+    built = cache_folder() / "bin" / "minio"
+    on_path = shutil.which("minio")
+    if on_path:
+        return Path(on_path)
+    if not built.exists():
+        raise PenstockError(
+            "There is no MinIO on this machine; make minio builds it (with Go, some minutes)."
+        )
+    return built
+
+
+def build_server() -> Path:
+    """Build the server, unless it is there."""
+    with contextlib.suppress(PenstockError):
+        return found_server()
+    go = shutil.which("go")
+    if go is None:
+        raise PenstockError(
+            "MinIO is built with Go, and there is none on the path; install Go, or minio itself."
+        )
+    folder = cache_folder() / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    ran = subprocess.run(
+        [go, "install", MODULE],
+        env={**os.environ, "GOBIN": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        raise PenstockError(f"MinIO could not be built ({(ran.stderr.strip().splitlines() or ['?'])[-1]}).")
+    return found_server()
+
+
+class LocalS3(LocalServer):
+    """MinIO on this machine, started on entering and ended on leaving, with one bucket.
+
+    ``environment`` is what a client needs. After :meth:`kill` and :meth:`start` it is the same server with the same objects.
+
+    Example
+    -------
+    ::
+
+        with LocalS3() as server:
+            os.environ.update(server.environment)
+            query.start(stream, output=f"{server.address}/out", checkpoint=f"{server.address}/ck")
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1", wait: float = 120.0) -> None:
+        self._host, self._wait = host, wait
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._password = uuid.uuid4().hex
+        self._port = 0
+
+    @property
+    def address(self) -> str:
+        """The bucket."""
+        return f"s3://{BUCKET}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where the server is and who may use it, as clients of S3 look for it."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://{self._host}:{self._port}",
+            "AWS_ACCESS_KEY_ID": "penstock",
+            "AWS_SECRET_ACCESS_KEY": self._password,
+            "AWS_REGION": "us-east-1",
+        }
+
+    def start(self, prefix: tuple[str, ...] = ()) -> Self:
+        """Start the server and wait until it answers; ``prefix`` is a command that starts it elsewhere."""
+        program = found_server()
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="penstock-s3-"))
+            (self._folder / "data" / BUCKET).mkdir(parents=True)
+            self._port, self._console = free_ports(2)
+        command = [*prefix, str(program), "server", "--quiet", "--address", f"{self._host}:{self._port}"]
+        command += ["--console-address", f"{self._host}:{self._console}", str(self._folder / "data")]
+        own = {"MINIO_ROOT_USER": "penstock", "MINIO_ROOT_PASSWORD": self._password, "MINIO_BROWSER": "off"}
+        with (self._folder / "server.log").open("ab") as out:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **own, "HOME": str(self._folder), "MINIO_UPDATE": "off"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        if not prefix:
+            self._await()
+        return self
+
+    def kill(self) -> None:
+        """End the server at once, as a crash would."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End the server and remove what it kept."""
+        self.kill()
+        self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _await(self) -> None:
+        assert self._process is not None
+        assert self._folder is not None
+        give_up = time.monotonic() + self._wait
+        while time.monotonic() < give_up and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                if b" 200 " in _answer(self._host, self._port, "/minio/health/ready"):
+                    return
+            time.sleep(0.05)
+        log = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
+        raise PenstockError(
+            f"The S3 server did not come up within {self._wait:.0f} s ({(log or ['it wrote nothing'])[-1]})."
+        )
+
+
+def _answer(host: str, port: int, path: str) -> bytes:
+    with socket.create_connection((host, port), 1) as line:
+        line.settimeout(5)
+        line.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        return line.recv(100)
+
+
+if __name__ == "__main__":
+    build_server()
