@@ -71,6 +71,20 @@ def test_workers_read_a_python_source_themselves_and_a_restart_goes_on_exactly_t
         question().start(traffic(spark).select("*"), **places)
 
 
+def test_logs_of_a_query_have_no_checksum_files_and_the_session_keeps_its_settings(spark, tmp_path):
+    manager, files = "spark.sql.streaming.checkpointFileManagerClass", "fs.file.impl"
+    before = [spark.conf.get(key, None) for key in (manager, files)]
+    places = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "engine": "jobs"}
+    for rows_a_batch in ("9000", "24000"):  # a restart reads what was logged
+        run = question().start(traffic(spark, rowsPerBatch=rows_a_batch), available_now=True, **places)
+        run.await_termination()
+    assert [spark.conf.get(key, None) for key in (manager, files)] == before
+    logged = {path.name for path in (tmp_path / "ck" / "spark" / "commits").iterdir()}
+    assert "0" in logged
+    assert not any(name.endswith(".crc") for name in logged)
+    checked(spark, tmp_path / "out")
+
+
 def test_workers_that_are_killed_are_replaced_and_nothing_is_lost_or_repeated(spark, tmp_path):
     run = question().start(
         traffic(spark, rowsPerBatch="500"),

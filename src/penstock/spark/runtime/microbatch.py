@@ -132,7 +132,7 @@ class MicroBatchRun(Controlled, Batches[P]):
             if how.available_now
             else writer.trigger(processingTime=how.trigger)
         )
-        with light_logs(frame.sparkSession):
+        with light_logs(frame.sparkSession, self._checkpoint.spark_folder):
             return now.start()
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:

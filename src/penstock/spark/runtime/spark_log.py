@@ -3,34 +3,58 @@
 import contextlib
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.spark.runtime.locations import Location
 
-#: The file system of the logs, and the one without checksum files. Each log entry is two files with checksums, and the
-#: JVM forks a process for the permissions of each: about 30 ms an entry, twice a batch.
-_LOCAL_FILES = "fs.AbstractFileSystem.file.impl"
-_WITHOUT_CHECKSUMS = "org.apache.hadoop.fs.local.RawLocalFs"
+#: What keeps a log entry cheap. By default each is two files with checksums, and the JVM, which has no native code for
+#: it, forks a process for the permissions of each file and for every look whether a path is a link: 5 to 10 processes
+#: an entry, three entries a batch. Renaming by Hadoop's older interface looks at no links.
+_LIGHT = {
+    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # or the one with checksums, which is there already, would be taken
+}
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+#: Where Spark 4.2 and later, and those before, have the manager that renames so.
+_MANAGERS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+)
 _setting = threading.Lock()
 
 
 @contextlib.contextmanager
-def light_logs(spark: SparkSession) -> Iterator[None]:
-    """Have the query that is started here write its logs without checksum files.
+def light_logs(spark: SparkSession, spark_folder: Location) -> Iterator[None]:
+    """Have the query that is started here write its logs without checksum files and with few processes.
 
-    A query takes a copy of the session's settings as it starts, so queries started elsewhere keep theirs; logs that are
-    not on a local disk are not concerned.
+    A query takes a copy of the session's settings as it starts, so queries started elsewhere keep theirs; what the user
+    has set stays. Logs that are not on a local disk are left as they are: their renames are not those of a file system.
     """
+    if not isinstance(spark_folder, Path):
+        yield
+        return
     with _setting:
-        before = spark.conf.get(_LOCAL_FILES, None)
-        if before is None:
-            spark.conf.set(_LOCAL_FILES, _WITHOUT_CHECKSUMS)
+        wanted = _LIGHT | ({_MANAGER: name} if (name := _manager(spark)) else {})
+        ours = {key: value for key, value in wanted.items() if spark.conf.get(key, None) is None}
+        for key, value in ours.items():
+            spark.conf.set(key, value)
         try:
             yield
         finally:
-            if before is None:
-                spark.conf.unset(_LOCAL_FILES)
+            for key in ours:
+                spark.conf.unset(key)
+
+
+def _manager(spark: SparkSession) -> str | None:
+    for name in _MANAGERS:
+        with contextlib.suppress(Py4JJavaError):
+            spark._jvm.java.lang.Class.forName(name)
+            return name
+    return None
 
 
 def last_commit(spark_folder: Location) -> int:
