@@ -45,7 +45,7 @@ def cells(rates: Sequence[int], file_rates: Sequence[int]) -> list[Cell]:
     ]
 
 
-def _less(engine: str) -> dict[str, float]:
+def _less(engine: str) -> dict[str, Any]:
     """Engine jobs holds none of these triggers, and a longer warm-up would only let it fall further behind."""
     return {"warm_up": 10.0} if engine == "jobs" else {}
 

@@ -50,6 +50,7 @@ def light_logs(spark: SparkSession, spark_folder: Location) -> Iterator[None]:
 
 
 def _manager(spark: SparkSession) -> str | None:
+    assert spark._jvm is not None
     for name in _MANAGERS:
         with contextlib.suppress(Py4JJavaError):
             spark._jvm.java.lang.Class.forName(name)
