@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     drives = item.get_closest_marker("spark") or item.get_closest_marker("cluster")
-    return {"spark": 0, "cluster": 1}.get(_group(item), 2 if drives else 3)
+    return {"spark": 0, "cluster": 1, "kafka": 2}.get(_group(item), 3 if drives else 4)
 
 
 def _group(item: pytest.Item) -> str:

@@ -119,7 +119,7 @@ def test_a_quota_holds_wherever_the_task_lands_and_others_are_not_held_back(spar
     assert sum(work.cpu) >= 0.3
     # Two replicas together may use 0.4 cores; a period of the kernel may be used up at each end.
     assert max(work.seconds) >= 0.3 / 0.4 - 0.15
-    assert held_back[-1]["limited/0"] > 0.1
+    assert held_back[-1]["limited/0"] > 0  # how long depends on what else the machine does
     assert held_back[-1][FREE] == 0
     assert left_behind() == []
 

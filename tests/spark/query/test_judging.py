@@ -85,7 +85,7 @@ def test_what_answers_lose_is_counted_as_by_brute_force(
             inside = [r for r in seen if window * slide <= r[0] < window * slide + 4]
             kinds = sorted({r[3] for r in inside}) if by else [None]
             true = set().union(*(best(name, [r for r in inside if k is None or r[3] == k]) for k in kinds))
-            there = {r["row"] for r in given if r["window_start"] == window * slide}
+            there = {r["row"] for r in given if r["window_start"].timestamp() == window * slide}
             expected[0] += len(true)
             expected[1] += sum(r[4] not in there for r in true)
         judged = found["judged"]
