@@ -39,12 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     drives = item.get_closest_marker("spark") or item.get_closest_marker("cluster")
-    return {"spark": 0, "cluster": 1, "kafka": 2}.get(_group(item), 3 if drives else 4)
+    return {"spark": 0, "cluster": 1, "services": 2}.get(_group(item), 3 if drives else 4)
 
 
 def _group(item: pytest.Item) -> str:
     asked = getattr(item, "fixturenames", ())
-    if {"spark", "broker", "s3_server"} & set(asked):
+    if {"broker", "s3_server"} & set(asked):
+        return "services"  # with a session of their own: after all others they would end last
+    if "spark" in asked:
         return "spark"
     if "cluster" in asked:
         return "cluster"
