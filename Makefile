@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run test check docs pictures minio lock clean
+.PHONY: help setup java run test test-long check docs pictures minio lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) java ## virtual environment, locked dependencies, Java
 
@@ -23,8 +23,11 @@ java:
 run: setup ## the demo: bursts, workers that come and go, a live page (ARGS="--seconds 20" changes it)
 	@$(BIN)/penstock run demo --seconds 60 $(ARGS)
 
-test: setup ## all tests (ARGS="tests/core -k journal" narrows it)
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+test: setup ## tests, but for those with JVMs of their own (ARGS="tests/core -k journal" narrows it)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long" $(ARGS)
+
+test-long: setup ## the rest: clusters that grow and shrink, drivers and executors that are killed
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m long $(ARGS)
 
 check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff check .

@@ -169,6 +169,7 @@ print(json.dumps(sorted(out)))
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_first_query_of_the_readme_runs_with_the_declared_dependencies_alone(python, tmp_path):
     program = (

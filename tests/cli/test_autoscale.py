@@ -43,6 +43,7 @@ def rows_seen(journal):
     return seen["tuples_in"].sum() if "tuples_in" in seen else 0
 
 
+@pytest.mark.long
 def test_an_unmodified_program_is_watched_and_keeps_its_arguments_and_exit_code(tmp_path):
     script = tmp_path / "user.py"
     script.write_text(

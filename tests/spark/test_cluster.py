@@ -15,7 +15,7 @@ from penstock.spark.actuators.processes import started_at, tree
 from penstock.spark.cluster import LocalCluster
 from waiting import PATIENCE, until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 SCALE = """
     import json, sys, time

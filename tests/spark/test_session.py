@@ -61,6 +61,7 @@ def test_java_that_is_too_old_or_missing_gets_one_sentence(monkeypatch, tmp_path
         find_java()
 
 
+@pytest.mark.long
 @pytest.mark.kill
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_stays_behind(number):
@@ -80,6 +81,7 @@ def test_no_process_stays_behind(number):
     until(lambda: not group(child.pid), "the end of every process")
 
 
+@pytest.mark.long
 @pytest.mark.kill
 def test_ctrl_c_in_the_midst_of_a_call_into_java_leaves_no_trace_on_the_terminal():
     code = (
