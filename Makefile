@@ -27,7 +27,7 @@ test: setup ## tests, but for those with JVMs of their own (ARGS="tests/core -k 
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long" $(ARGS)
 
 test-long: setup ## the rest: clusters that grow and shrink, drivers and executors that are killed
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m long $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m long $(ARGS)
 
 check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff check .
