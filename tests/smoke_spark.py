@@ -18,6 +18,7 @@ import penstock as ps
 from penstock.core.journal import MemoryJournal
 from penstock.dataflow import running_count
 from penstock.policies import Static
+from small_query import question
 from waiting import PATIENCE, until
 
 STREAM = {"model": "poisson", "rate": "2000", "dims": "2", "seconds": "4", "seed": "5", "keys": "20"}
@@ -25,17 +26,6 @@ STREAM = {"model": "poisson", "rate": "2000", "dims": "2", "seconds": "4", "seed
 
 def source(reader, **options):
     return reader.format("penstock-traffic").options(**(STREAM | options)).load()
-
-
-def question():
-    return ps.PreferenceQuery(
-        ps.skyline_of(ps.minimize("a0"), ps.minimize("a1")),
-        time="event_time",
-        window="1 second",
-        slide="500 milliseconds",
-        disorder=ps.FixedDelay("1 second"),
-        pane_workers=2,
-    )
 
 
 @ps.operator(keys="key", state={"n": int}, output={"key": int, "n": int})

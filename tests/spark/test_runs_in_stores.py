@@ -14,6 +14,7 @@ from penstock.dataflow import running_count
 from penstock.spark.flow.inspection import inspect_flow
 from penstock.spark.query.inspection import inspect_query
 from penstock.spark.runtime.locations import location, read_parquet
+from small_query import question
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
@@ -23,17 +24,6 @@ STREAM = {"model": "poisson", "rate": "2000", "dims": "2", "delayMean": "0.05", 
 
 def traffic(spark, **options):
     return spark.readStream.format("penstock-traffic").options(**(STREAM | options)).load()
-
-
-def question():
-    return ps.PreferenceQuery(
-        ps.skyline_of(ps.minimize("a0"), ps.minimize("a1")),
-        time="event_time",
-        window="1 second",
-        slide="500 milliseconds",
-        disorder=ps.FixedDelay("1 second"),
-        pane_workers=2,
-    )
 
 
 def start_query(spark, base):

