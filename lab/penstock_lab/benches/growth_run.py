@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.spark import session
+from penstock.spark.flow.profile import Profile
 from penstock.spark.sources.demo_sources import played
 from penstock_lab.benches.flow_operators import WAIT, ask, totals
 from penstock_lab.benches.flow_runs import WARM_UP, chain
@@ -40,7 +41,7 @@ def _waiting(spark: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     ]
     stream = played(spark, tables, Path(spec["folder"]) / "in")
     seen = _run(spark, chain("waiting", stream, ask), spec, {"ask": spec["workers"]})
-    seconds = [batch["seconds"] for batch in seen["batches"][WARM_UP:]]
+    seconds = seen["batches"][WARM_UP:]
     return {
         "batch": float(np.median(seconds)),
         "rate": ROWS * len(seconds) / sum(seconds),
@@ -62,7 +63,7 @@ def _keyed(spark: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     ]
     stream = played(spark, [*_every_key(keys), *touched], folder / "in")
     seen = _run(spark, chain("keys", stream, totals), spec, {"totals": 2})
-    seconds = [batch["seconds"] for batch in seen["batches"][WARM_UP:]]
+    seconds = seen["batches"][WARM_UP:]
     files = [path for path in (folder / "ck").rglob("*") if path.is_file()]
     return {
         "load_rate": keys / load,
@@ -82,12 +83,12 @@ def _every_key(keys: int) -> Iterator[pa.Table]:
 
 
 def _run(spark: Any, flow: Any, spec: Mapping[str, Any], replicas: Mapping[str, int]) -> dict[str, Any]:
-    """Play a stream to its end: its batches, seconds to the first of them, CPU seconds a batch after the warm-up."""
-    folder, batches, began = Path(spec["folder"]), list[dict[str, Any]](), time.monotonic()
+    """Play a stream to its end: seconds of its batches, seconds to the first of them, CPU seconds a batch after the warm-up."""
+    folder, batches, began = Path(spec["folder"]), list[float](), time.monotonic()
     cpu: list[tuple[float, float]] = []
 
-    def heard(figures: Mapping[str, Any]) -> None:
-        batches.append(dict(figures))
+    def heard(profile: Profile) -> None:
+        batches.append(profile.seconds)
         cpu.append((time.monotonic(), cpu_seconds(spec["mark"])))
 
     run = flow.start(
