@@ -194,7 +194,7 @@ def test_the_blocks_with_a_broker_run(spark, broker, folder):
 
 def test_every_command_is_one_that_there_is():
     """What begins with ``penstock`` is taken apart by the command line itself, the rest is looked up."""
-    targets = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     seen = 0
     for block in (b for b in BLOCKS if b.language == "sh"):

@@ -23,8 +23,9 @@ from penstock.spark.attach.batch_history import SeenBatch, from_progress
 class QueryWatch:
     """What is known of one query: its batches, whether it runs, how it ended."""
 
-    def __init__(self, id_: str, name: str, trigger: float) -> None:
+    def __init__(self, id_: str, name: str, trigger: float, run: str = "") -> None:
         self.id, self.name, self.trigger = id_, name, trigger
+        self._run = run
         self.running = True
         self.ended: str | None = None  # why it failed; empty for a normal end
         self.restarts = 0
@@ -60,17 +61,23 @@ class QueryWatch:
                 if isnan(batch.busy):
                     self._new[i] = replace(batch, busy=busy_a_second * batch.working, slots=slots)
 
-    def restarted(self) -> None:
-        """The same query runs again, from its checkpoint."""
+    def started(self, run: str) -> None:
+        """The same query runs again, from its checkpoint; nothing happens where it is the run that is known."""
         with self._lock:
-            self._last = None
+            if run == self._run:
+                return
+            self._run, self._last = run, None
             self.restarts += 1
             self.running, self.ended = True, None
 
-    def terminated(self, error: str | None) -> None:
-        """It ended, by failure where an error is given."""
+    def terminated(self, run: str, error: str | None) -> None:
+        """A run ended, by failure where an error is given.
+
+        Spark tells a start at once and an end through a queue: the end of a run may be heard after the next one's start.
+        """
         with self._lock:
-            self.running, self.ended = False, error or ""
+            if run == self._run:
+                self.running, self.ended = False, error or ""
 
 
 class Watcher(StreamingQueryListener):
@@ -88,7 +95,7 @@ class Watcher(StreamingQueryListener):
         """Listen, and take over the queries that already run."""
         self._session.streams.addListener(self)
         for query in self._session.streams.active:
-            self._started(str(query.id), query.name)
+            self._started(str(query.id), str(query.runId), query.name)
         return self
 
     def end(self) -> None:
@@ -97,7 +104,7 @@ class Watcher(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """A query begins or begins again."""
-        self._started(str(event.id), event.name)
+        self._started(str(event.id), str(event.runId), event.name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """A micro-batch is done."""
@@ -115,15 +122,14 @@ class Watcher(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """A query ended."""
         if (query := self.queries.get(str(event.id))) is not None:
-            query.terminated(event.exception)
+            query.terminated(str(event.runId), event.exception)
             self.changed.set()
 
-    def _started(self, id_: str, name: str | None) -> None:
+    def _started(self, id_: str, run: str, name: str | None) -> None:
         if id_ in self.queries:
-            if not self.queries[id_].running:
-                self.queries[id_].restarted()
+            self.queries[id_].started(run)
         elif self._wanted(id_, name):
-            self.queries[id_] = QueryWatch(id_, name or f"query-{id_[:8]}", -1.0)
+            self.queries[id_] = QueryWatch(id_, name or f"query-{id_[:8]}", -1.0, run)
         self.changed.set()
 
     def resolve_triggers(self) -> None:
