@@ -23,10 +23,10 @@ java:
 run: setup ## the demo: bursts, workers that come and go, a live page (ARGS="--seconds 20" changes it)
 	@$(BIN)/penstock run demo --seconds 60 $(ARGS)
 
-test: setup ## tests, but for those with JVMs of their own (ARGS="tests/core -k journal" narrows it)
+test: setup ## tests, but for those with servers and JVMs of their own (ARGS="tests/core -k journal" narrows it)
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long" $(ARGS)
 
-test-long: setup ## the rest: clusters that grow and shrink, drivers and executors that are killed
+test-long: setup ## the rest: brokers, object stores, clusters that grow and shrink, drivers that are killed
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m long $(ARGS)
 
 check: $(STAMP) ## lint, types, import contract, doctests

@@ -34,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
-        if _group(item) == "cluster" or {"spark", "kill"} <= {mark.name for mark in item.iter_markers()}:
+        if _group(item) in ("cluster", "services") or {"spark", "kill"} <= {
+            m.name for m in item.iter_markers()
+        }:
             item.add_marker(pytest.mark.long)
     items.sort(key=_turn)
 

@@ -94,6 +94,7 @@ def test_a_run_waits_for_all_rows_however_long_a_batch_takes():
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_an_application_works_a_users_file_through(tmp_path):
     lines = [
         f"Mar  1 10:00:{n % 60:02d} gate sshd: Invalid user x from 203.0.113.{n % 7}" for n in range(3000)

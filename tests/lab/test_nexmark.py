@@ -73,6 +73,7 @@ def test_visits():
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_structured_streaming_gives_the_same(spark, tmp_path):
     import pyarrow.parquet as pq
 
