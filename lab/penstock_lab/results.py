@@ -3,7 +3,7 @@
 One value serves the terminal, ``--json`` and the pages under ``docs/results``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
@@ -74,6 +74,15 @@ class ResultsPage:
         """Record a checked claim; a plain truth value says that ``expected`` itself is the bound."""
         found = holds if isinstance(holds, Judged) else Judged(bool(holds), "")
         self.claims.append(Claim(text, expected, measured, found.holds, found.bound, fit))
+
+    def attempt(self, part: str, measure: Callable[[], None]) -> None:
+        """Run a part; one that fails takes not the others' results with it."""
+        announce(part)
+        try:
+            measure()
+        except RuntimeError as error:
+            announce(str(error))
+            self.claim(f"the part '{part}' runs to its end", "yes", str(error).splitlines()[-1], False)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for ``--json``."""

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,7 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     page = ResultsPage("How cost grows on resident workers", "penstock bench growth" + given)
     for name, measure in parts.items():
         if part in (None, name):
-            announce(name)
-            measure(page, quick, folder)
+            page.attempt(name, partial(measure, page, quick, folder))
     return page
 
 

@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,12 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
         "How soon windows are answered: resident workers against Spark jobs",
         "penstock bench latency" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
     )
-    if part in (None, "engines"):
-        _engines(page, quick, folder)
-    if part in (None, "rescale"):
-        announce("workers come and go")
-        latency_rescale.add(page, minutes or (0.3 if quick else 5.0))
+    parts: dict[str, Callable[[], None]] = {
+        "engines": partial(_engines, page, quick, folder),
+        "rescale": partial(latency_rescale.add, page, minutes or (0.3 if quick else 5.0)),
+    }
+    for name in PARTS if part is None else (part,):
+        page.attempt(name, parts[name])
     return page
 
 
@@ -97,6 +99,9 @@ def measured(cell: Cell) -> dict[str, Any]:
         if done.returncode:
             raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
         figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    announce(
+        f"  lag {figures['lag'][0]:.3f} / {figures['lag'][1]:.3f} s, {figures['cpu']:.2f} CPU seconds a second"
+    )
     return asdict(cell) | figures
 
 

@@ -16,7 +16,7 @@ from penstock_lab.benches import query_flights, query_kills
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
 from penstock_lab.judging import at_least
-from penstock_lab.results import ResultsPage, Table, announce
+from penstock_lab.results import ResultsPage, Table
 
 DELAY = "1 second"
 GOAL_RATE = 1_000_000
@@ -91,12 +91,7 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
         if part is not None and part not in parts:
             raise unknown("part", part, parts)
         for name in [part] if part else QUICK_PARTS if quick else parts:
-            announce(name)
-            try:
-                parts[name]()
-            except RuntimeError as error:  # one part that fails takes not the others' results with it
-                announce(str(error))
-                report.claim(f"the part '{name}' runs to its end", "yes", str(error).splitlines()[-1], False)
+            report.attempt(name, parts[name])
     return report
 
 
