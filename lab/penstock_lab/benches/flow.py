@@ -92,7 +92,7 @@ def _keyed(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     many = 20_000 if quick else 100_000
     cases = [(5_000, 50_000, 3), (100_000, 200_000, 0 if quick else 1)]
     cases += [(many, 2 * many, 2)] if quick else []
-    batches = 8 if quick else 12
+    batches = 8 if quick else 24
     for keys, size, python in cases:
         rng = np.random.default_rng(keys)
         tables = [
@@ -126,7 +126,7 @@ def _words(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     from penstock_lab.baselines import native
 
     found = _Rows()
-    size, batches = 20_000, 8 if quick else 12
+    size, batches = 20_000, 8 if quick else 24
     few, many = len(wordcount.VOCABULARY), wordcount.ENGLISH
     for words in (few, many):
         lines = wordcount.text(size * batches, words)
@@ -157,7 +157,7 @@ def _split(stream: Any) -> Any:
 def _bargains(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     """Finance: a join of two streams with state has no native form."""
     found = _Rows()
-    size, batches = 100_000, 8 if quick else 12
+    size, batches = 100_000, 8 if quick else 24
     trades, quotes = finance.synthetic_tables(size * batches, SYMBOLS)
     edges = np.arange(1, batches + 1) * size
     cut = {"trades": finance.by_time(trades, edges), "quotes": finance.by_time(quotes, edges)}
