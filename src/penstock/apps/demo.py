@@ -26,7 +26,7 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 #: Attributes of a tuple, and how large a burst is: the work grows with the square of the rows of a window.
-DIMS, PEAK = 8, 4.0
+DIMS, PEAK = 8, 5.0
 #: Seconds from the start of the stream to each burst; all of them die away within a few seconds.
 BURSTS = (16.0, 34.0, 52.0, 70.0, 88.0, 106.0)
 #: A rate that leaves one worker half idle on a machine where the best of that many rows take so many seconds.

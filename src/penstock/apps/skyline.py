@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -75,11 +76,11 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     if options["source"] == "traffic":
         StreamSpec.parse(_generated(options)).build()  # what cannot be generated is told before Spark starts
     folder = _folder(options["output"])
-    from penstock.spark import running, session
+    from penstock.spark import running
 
     shown = Board(seconds)
     master = options["master"] or f"local[{slots()}]"
-    with running(session(master, app="penstock skyline")) as spark:
+    with ThreadPoolExecutor(1) as pool, running(_session(pool, query, master)) as spark:
         frame = _source(spark, options, seconds)
         run = query.start(
             frame,
@@ -103,6 +104,17 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         run.stop()
         progress = run.progress
     return _summary(folder, run.journal, progress, interrupted)
+
+
+def _session(pool: ThreadPoolExecutor, query: ps.PreferenceQuery, master: str) -> Any:
+    """A session; what the query needs is compiled while the JVM starts."""
+    from penstock.spark import session
+    from penstock.spark.query.pane_stage import GroupedPreference
+
+    compiling = pool.submit(GroupedPreference(query.preference).warm)
+    started = session(master, app="penstock skyline")
+    compiling.result()
+    return started
 
 
 def _query(options: Mapping[str, str]) -> ps.PreferenceQuery:
