@@ -24,18 +24,19 @@ PANES = (1, 2, 5, 10, 25, 50)
 DIMS = (2, 4, 6, 8, 10, 12)
 WORKERS = (1, 2, 4, 8, 16)
 KEYS = (10_000, 100_000, 1_000_000, 10_000_000)
+PARTS = ("workers", "overlap", "attributes", "keys")
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All parts, or one."""
+    if part is not None and part not in PARTS:
+        raise unknown("part", part, PARTS)
     parts: dict[str, Callable[[ResultsPage, bool, Path], None]] = {
         "workers": _workers,
         "overlap": _overlap,
         "attributes": _attributes,
         "keys": _keys,
     }
-    if part is not None and part not in parts:
-        raise unknown("part", part, parts)
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("How cost grows on resident workers", "penstock bench growth" + given)
     for name, measure in parts.items():

@@ -62,6 +62,7 @@ QUICK = Sizes(
     live_seconds=0.0,
     kills=0,
 )
+PARTS = ("rates", "cores", "overlap", "dimensions", "plain windows", "in order", "flights", "kills")
 #: Parts that the quick look has.
 QUICK_PARTS = ("rates",)
 
@@ -71,6 +72,8 @@ BATCH = 1
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All comparisons, one after another, or one."""
+    if part is not None and part not in PARTS:
+        raise unknown("part", part, PARTS)
     sizes = QUICK if quick else FULL
     report = ResultsPage(
         "Streaming preference queries: Penstock against a sliding window written by hand",
@@ -88,9 +91,7 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
             "flights": lambda: query_flights.add(report, bench.session),
             "kills": lambda: query_kills.add(report, Path(scratch), sizes.kills),
         }
-        if part is not None and part not in parts:
-            raise unknown("part", part, parts)
-        for name in [part] if part else QUICK_PARTS if quick else parts:
+        for name in [part] if part else QUICK_PARTS if quick else PARTS:
             report.attempt(name, parts[name])
     return report
 
