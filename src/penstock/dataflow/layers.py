@@ -25,6 +25,8 @@ HASH, FLAGS, TIME = "__hash", "__flags", "__time"
 DROPPED, DISPLACED = 1, 2
 
 Ints = NDArray[np.int64]
+#: Times as many hashes as are looked for that are gone through one by one; among more they are searched for.
+_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,30 @@ def find(layers: Sequence[pa.Table], wanted: Hashes) -> Found:
     row = np.zeros(len(wanted), dtype=np.int64)
     for number in range(len(layers) - 1, -1, -1):
         have = hashes_of(layers[number])
-        open_ = np.flatnonzero(layer < 0)
-        if not len(have) or not len(open_):
+        if len(have) <= _FEW * len(wanted):
+            _walk(have, wanted, number, layer, row)
             continue
+        open_ = np.flatnonzero(layer < 0)
+        if not len(open_):
+            break
         at = np.minimum(np.searchsorted(have, wanted[open_]), len(have) - 1)
         hit = have[at] == wanted[open_]
         layer[open_[hit]] = number
         row[open_[hit]] = at[hit]
     return Found(layer, row)
+
+
+@jit
+def _walk(have: Hashes, wanted: Hashes, number: int, layer: Ints, row: Ints) -> None:
+    """Go through both sorted lists once and note what is found of what is not found yet."""
+    at = 0
+    for asked in range(len(wanted)):
+        while at < len(have) and have[at] < wanted[asked]:
+            at += 1
+        if at == len(have):
+            return
+        if layer[asked] < 0 and have[at] == wanted[asked]:
+            layer[asked], row[asked] = number, at
 
 
 def overlaid(layers: Sequence[pa.Table]) -> pa.Table:
@@ -145,10 +163,11 @@ def _mismatched(
         here = np.flatnonzero(found.layer == number)
         if len(here):
             stranger[here] = _differ(keys, first[here], layer, found.row[here])
-    same_as_first = ~_differ(keys, np.arange(len(slots)), keys, first[slots])
-    if same_as_first.all() and not stranger.any():
+    wrong = np.zeros(len(slots), dtype=bool)
+    if len(first) < len(slots):  # else every row is the first of its slot
+        wrong = _differ(keys, np.arange(len(slots)), keys, first[slots])
+    if not wrong.any() and not stranger.any():
         return None
-    wrong = ~same_as_first
     for slot in np.flatnonzero(stranger):  # rare beyond measure: go through the slot's rows one by one
         rows = np.flatnonzero(slots == slot)
         stored = np.full(len(rows), found.row[slot])
