@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import unknown
 from penstock.sim.load import Load
-from penstock.traffic import Shaped, map2, poisson
+from penstock.traffic import map2, poisson
+from penstock.traffic.composition import Shaped
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import daily, flash_crowd, steps
 from penstock.traffic.walk import RandomWalk

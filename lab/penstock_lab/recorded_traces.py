@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from penstock.core.errors import PenstockError, unknown
 from penstock.sim import load as generated
 from penstock.sim.load import Load
-from penstock.traffic import Shaped, map2
+from penstock.traffic import map2
+from penstock.traffic.composition import Shaped
 from penstock.traffic.shapes import RateShape
 from penstock_lab.data import data_folder
 

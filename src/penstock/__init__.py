@@ -20,14 +20,13 @@ __all__ = [
     "attach",
     "PenstockError",
     # subpackages
-    "core", "aggregates", "dataflow", "forecast", "models", "policies", "preference", "sim", "spark", "testing", "traffic",
+    "core", "aggregates", "dataflow", "models", "policies", "preference", "sim", "spark", "testing", "traffic",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # what type checkers and editors see; at run time the same names load on first use
     from penstock import aggregates as aggregates
     from penstock import core as core
     from penstock import dataflow as dataflow
-    from penstock import forecast as forecast
     from penstock import models as models
     from penstock import policies as policies
     from penstock import preference as preference
@@ -84,22 +83,15 @@ else:  # a __getattr__ that type checkers see would make every misspelt name an 
         if name in _SUBPACKAGES:
             return import_module(f"penstock.{name}")
         if name in _OLD:
-            return _old(name)
+            from penstock.core.deprecation import deprecated
+
+            deprecated(f"penstock.{name}", f"penstock.{_OLD[name]}")
+            return __getattr__(_OLD[name])
         if name not in _HOMES:
             raise AttributeError(f"module 'penstock' has no attribute '{name}'")
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-
-    def _old(name):
-        from warnings import warn
-
-        warn(
-            f"penstock.{name} is called penstock.{_OLD[name]} from 0.2 on; the old name goes with 0.3.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return __getattr__(_OLD[name])
 
     def __dir__():
         return sorted(__all__)

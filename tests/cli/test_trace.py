@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from penstock.cli import app
 from penstock.cli.trace import MODEL_NAMES, SHAPE_FORMS
 from penstock.core.errors import PenstockError
-from penstock.traffic import read_trace
 from penstock.traffic.spec import MODELS, SHAPES
+from penstock.traffic.trace import read_trace
 
 RUN = CliRunner()
 

@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, Change, Knob, Metric, Observation, StageObservation
+from penstock.core import Change, Knob
+from penstock.core.capacity import Capacity
 from penstock.core.control_quality import figures
 from penstock.core.journal import MemoryJournal
-from penstock.core.observation import Latency
+from penstock.core.metrics import Metric
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.core.plant import Applied
 
 

@@ -4,20 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock.core import (
-    Capacity,
-    Change,
-    Controller,
-    Decision,
-    Guards,
-    Knob,
-    Observation,
-    RollbackRule,
-    StageObservation,
-)
+from penstock.core import Change, Controller, Decision, Guards, Knob, RollbackRule
 from penstock.core.batched_plant import BatchedPlant, BatchReport
+from penstock.core.capacity import Capacity
 from penstock.core.controller import run
 from penstock.core.journal import Journal, MemoryJournal
+from penstock.core.observation import Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.policies import Static, Threshold
 from penstock.testing import ScriptedPlant

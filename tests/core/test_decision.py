@@ -2,8 +2,9 @@ import pickle
 
 import pytest
 
-from penstock.core import Change, Decision, Knob, Metric
+from penstock.core import Change, Decision, Knob
 from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Bound, Capacity, Change, Decision, Guards, Knob, Observation, StageObservation
+from penstock.core import Bound, Change, Decision, Guards, Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
 from penstock.core.guards import GuardState, check, register
-from penstock.core.observation import KeyLoad
+from penstock.core.observation import KeyLoad, Observation, StageObservation
 
 
 def at(time=0.0, planned=4, observed=None, backlog=0.0, rate=100.0, limit=float("inf")):

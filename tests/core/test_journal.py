@@ -3,21 +3,13 @@ import json
 import numpy as np
 import pytest
 
-from penstock.core import (
-    Capacity,
-    Change,
-    Controller,
-    Decision,
-    FileJournal,
-    Guards,
-    Knob,
-    Metric,
-    Observation,
-    StageObservation,
-)
+from penstock.core import Change, Controller, Decision, Guards, Knob
+from penstock.core.capacity import Capacity
 from penstock.core.careful_journal import CarefulJournal
 from penstock.core.errors import PenstockError
-from penstock.core.journal import Journal, MemoryJournal, read
+from penstock.core.journal import FileJournal, Journal, MemoryJournal, read
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.core.records import decode, encode
 from penstock.policies import Threshold

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, Observation, StageObservation
+from penstock.core.capacity import Capacity
 from penstock.core.merging import merge, merged
-from penstock.core.observation import KeyLoad, Latency
+from penstock.core.observation import KeyLoad, Latency, Observation, StageObservation
 
 NAN = float("nan")
 

@@ -2,9 +2,11 @@ from math import isnan
 
 import pytest
 
-from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
-from penstock.core.observation import Latency
+from penstock.core.metrics import Metric
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.testing.policy_suite import example_observations
 
 

@@ -1,20 +1,11 @@
 import pytest
 
-from penstock.core import (
-    Capacity,
-    Change,
-    Controller,
-    Decision,
-    Guards,
-    Knob,
-    Metric,
-    Observation,
-    RollbackRule,
-    StageObservation,
-)
+from penstock.core import Change, Controller, Decision, Guards, Knob, RollbackRule
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
-from penstock.core.observation import Latency
+from penstock.core.metrics import Metric
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant
 

@@ -4,9 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.forecast import Holt, HoltWinters, LastValue, MovingAverage
 from penstock.forecast.forecaster import trajectory
-from penstock.testing import check_forecaster
+from penstock.forecast.holt import Holt
+from penstock.forecast.holt_winters import HoltWinters
+from penstock.forecast.last_value import LastValue
+from penstock.forecast.moving_average import MovingAverage
+from penstock.testing.forecaster_suite import check_forecaster
 
 ALL = [
     LastValue(),

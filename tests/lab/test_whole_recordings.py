@@ -9,7 +9,8 @@ import pytest
 from penstock.disorder import AdaptiveSlack, KSlack
 from penstock.disorder.stats import partition_stats
 from penstock.preference import skyline
-from penstock.traffic import describe, read_trace
+from penstock.traffic import describe
+from penstock.traffic.trace import read_trace
 from penstock_lab.data import data_folder
 
 DATA = data_folder()

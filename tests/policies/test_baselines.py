@@ -1,7 +1,9 @@
 import pytest
 
-from penstock.core import Capacity, Change, Knob, Observation, StageObservation
+from penstock.core import Change, Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
+from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Static, Threshold
 from penstock.policies.threshold import CPU_LEVELS
 

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from penstock.core import Capacity, Knob, Observation, StageObservation
-from penstock.core.observation import KeyLoad
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
+from penstock.core.observation import KeyLoad, Observation, StageObservation
 from penstock.policies import Dhalion
 
 

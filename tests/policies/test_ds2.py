@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, Observation, StageObservation
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
+from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Ds2
 from penstock.policies.ds2 import demand_of_stages
 

@@ -1,7 +1,9 @@
 """Spark's dynamic allocation: 1, 2, 4, ... executors while tasks wait; idle ones go after a minute."""
 
-from penstock.core import Capacity, Knob, Observation, StageObservation
-from penstock.policies import DynamicAllocation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
+from penstock.core.observation import Observation, StageObservation
+from penstock.policies.dynamic_allocation import DynamicAllocation
 
 
 def seen(time, executors=1, batch=0.5, busy=None):

@@ -3,12 +3,11 @@
 import pytest
 
 from penstock.core import Change, Knob
-from penstock.forecast import LastValue
+from penstock.forecast.last_value import LastValue
 from penstock.policies import (
     Autopilot,
     Dhalion,
     Ds2,
-    DynamicAllocation,
     Fuzzy,
     Hpa,
     Mead,
@@ -20,6 +19,7 @@ from penstock.policies import (
     Static,
     Threshold,
 )
+from penstock.policies.dynamic_allocation import DynamicAllocation
 from penstock.policies.lag import HeldToLag
 from penstock.policies.threshold import CPU_LEVELS
 from penstock.testing import check_policy

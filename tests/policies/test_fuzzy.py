@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, Knob, Observation, StageObservation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
+from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Fuzzy
 from penstock.policies.fuzzy import RULES, infer, rounded, speed_grades, splitting_grades
 

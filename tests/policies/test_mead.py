@@ -4,8 +4,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
 from penstock.models import Poisson, fit_map2
 from penstock.models.fitted import FittedMap
 from penstock.policies import Mead

@@ -4,10 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
-from penstock.core.observation import KeyLoad, Latency
-from penstock.forecast import Holt, LastValue
+from penstock.core.metrics import Metric
+from penstock.core.observation import KeyLoad, Latency, Observation, StageObservation
+from penstock.forecast.holt import Holt
+from penstock.forecast.last_value import LastValue
 from penstock.models import fit_map2
 from penstock.models.power import PowerModel
 from penstock.policies import Mpc

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
-from penstock.forecast import Holt
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
+from penstock.forecast.holt import Holt
 from penstock.models import MicroBatch
 from penstock.policies import Mpc
 from penstock.policies.batch_waiting import BatchQuery

@@ -2,10 +2,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from penstock.core import Bound, Capacity, Controller, Decision, Guards, Knob, Observation, StageObservation
+from penstock.core import Bound, Controller, Decision, Guards, Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
-from penstock.core.observation import OperatorObservation, RegionObservation
+from penstock.core.observation import Observation, OperatorObservation, RegionObservation, StageObservation
 from penstock.core.plant import Applied
 from penstock.policies import Organic
 from penstock.policies.pipelines import best_split, split_utility

@@ -1,7 +1,10 @@
 import pytest
 
-from penstock.core import Capacity, Knob, Metric, Observation, StageObservation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
 from penstock.policies import RuleBased, Spl
 from penstock.policies.rule_based import Rule
 

@@ -4,8 +4,7 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.sim import load
 from penstock.sim.load import GENERATORS
-from penstock.traffic import write_trace
-from penstock.traffic.trace import Trace
+from penstock.traffic.trace import Trace, write_trace
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -4,10 +4,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from penstock.core import Capacity, Change, Decision, Knob, Observation, StageObservation
+from penstock.core import Change, Decision, Knob
+from penstock.core.capacity import Capacity
+from penstock.core.observation import Observation, StageObservation
 from penstock.core.plant import Applied
-from penstock.testing import RecordingActuator, ScriptedPlant, check_plant, check_policy
+from penstock.testing import ScriptedPlant, check_plant, check_policy
 from penstock.testing.policy_suite import example_observations
+from penstock.testing.recording import RecordingActuator
 
 
 @dataclass(frozen=True)

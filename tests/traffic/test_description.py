@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import Shaped, daily, describe, map2, poisson, read_trace
+from penstock.traffic import describe, map2, poisson
+from penstock.traffic.composition import Shaped
 from penstock.traffic.description import autocorrelation
 from penstock.traffic.dispersion import dispersion_curve, dispersion_limit, scales_for, window_counts
 from penstock.traffic.lateness import lateness
 from penstock.traffic.plot import plot_trace
 from penstock.traffic.selfsimilar import SelfSimilar
-from penstock.traffic.trace import Trace
+from penstock.traffic.shapes import daily
+from penstock.traffic.trace import Trace, read_trace
 from penstock.traffic.walk import RandomWalk
 
 

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import Shaped, Superposition, daily, map2, poisson
+from penstock.traffic import map2, poisson
+from penstock.traffic.composition import Shaped, Superposition
 from penstock.traffic.replay import Replay
 from penstock.traffic.seeds import Seeds
 from penstock.traffic.selfsimilar import SelfSimilar
-from penstock.traffic.shapes import steps
+from penstock.traffic.shapes import daily, steps
 from penstock.traffic.walk import RandomWalk
 
 PROCESSES = {

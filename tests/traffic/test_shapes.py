@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import daily
-from penstock.traffic.shapes import RateShape, flash_crowd, ramp, steps
+from penstock.traffic.shapes import RateShape, daily, flash_crowd, ramp, steps
 
 SHAPES = {
     "steps": steps((3.0, 2.0), (7.0, 0.5)),

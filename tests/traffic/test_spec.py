@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import Shaped, Superposition
+from penstock.traffic.composition import Shaped, Superposition
 from penstock.traffic.spec import MODELS, StreamSpec
 
 

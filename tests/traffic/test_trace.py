@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.traffic import poisson, read_trace, write_trace
+from penstock.traffic import poisson
 from penstock.traffic.disorder import UniformDelay
 from penstock.traffic.stream import TupleStream
-from penstock.traffic.trace import Trace
+from penstock.traffic.trace import Trace, read_trace, write_trace
 
 FILES = ["t.parquet", "t.csv", "t.csv.gz"]
 

@@ -19,7 +19,8 @@ from penstock.core.errors import PenstockError
 from penstock.core.journal import read
 from penstock.picture import BLUE, GREEN, INK, PURPLE, RED, picture
 from penstock.spark.cluster import LocalCluster
-from penstock.traffic import map2, poisson, read_trace
+from penstock.traffic import map2, poisson
+from penstock.traffic.trace import read_trace
 from penstock_lab.data import data_folder
 from penstock_lab.results import ResultsPage, Table, announce
 from penstock_lab.trials.autoscale import AutoscaleTrial, request

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.core import Capacity, FileJournal, Guards, Observation, StageObservation
+from penstock.core import Guards
+from penstock.core.capacity import Capacity
 from penstock.core.guards import GuardState, check
-from penstock.core.observation import Latency
+from penstock.core.journal import FileJournal
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.core.rollback import RollbackRule
-from penstock.forecast import Holt, HoltWinters
+from penstock.forecast.holt import Holt
+from penstock.forecast.holt_winters import HoltWinters
 from penstock.models import fit_map2
 from penstock.policies import Fuzzy, Mead, Mpc
 from penstock.policies.fuzzy import infer

@@ -20,7 +20,8 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.core.journal import read
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
-from penstock.traffic import map2, read_trace
+from penstock.traffic import map2
+from penstock.traffic.trace import read_trace
 from penstock_lab.benches.autoscale import row_delays
 from penstock_lab.data import data_file
 from penstock_lab.results import ResultsPage, Table, announce

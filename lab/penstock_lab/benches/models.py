@@ -21,7 +21,7 @@ from penstock.models.network_solve import solve_network
 from penstock.models.online import OnlineFit
 from penstock.models.trace_statistics import clean_gaps
 from penstock.picture import BLUE, GREEN, INK, ORANGE, RED, picture
-from penstock.traffic import read_trace
+from penstock.traffic.trace import read_trace
 from penstock_lab import recorded_traces
 from penstock_lab.benches import models_unseen
 from penstock_lab.results import ResultsPage, Table

@@ -18,9 +18,11 @@ from penstock.models.lindley import simulate_queue
 from penstock.models.mg1 import Mg1
 from penstock.models.queue import TwoMoments
 from penstock.models.trace_statistics import clean_gaps
-from penstock.traffic import Shaped, map2, poisson, read_trace
+from penstock.traffic import map2, poisson
+from penstock.traffic.composition import Shaped
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import daily, steps
+from penstock.traffic.trace import read_trace
 from penstock.traffic.walk import RandomWalk
 from penstock_lab import recorded_traces
 from penstock_lab.judging import at_least

@@ -10,13 +10,12 @@ from penstock.core.capacity import Knob
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
-from penstock.forecast import MovingAverage
+from penstock.forecast.moving_average import MovingAverage
 from penstock.picture import COLOURS, INK
 from penstock.policies import (
     Autopilot,
     Dhalion,
     Ds2,
-    DynamicAllocation,
     Fuzzy,
     Hpa,
     Mead,
@@ -28,6 +27,7 @@ from penstock.policies import (
     Static,
     Threshold,
 )
+from penstock.policies.dynamic_allocation import DynamicAllocation
 from penstock.sim.closed_loop import run_policy
 from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike

@@ -18,8 +18,9 @@ from penstock.policies import Fuzzy, Static
 from penstock.preference.splitting import GAINS, PidSplitting, Splitting
 from penstock.sim.plants.query.preference_plant import PreferencePlant, QueryCosts
 from penstock.sim.plants.query.source import QueryStream, of_events
-from penstock.traffic import Shaped, map2, poisson
+from penstock.traffic import map2, poisson
 from penstock.traffic.attributes import Attributes
+from penstock.traffic.composition import Shaped
 from penstock.traffic.disorder import HeavyDelay
 from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.seeds import Seeds

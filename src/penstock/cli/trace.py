@@ -91,9 +91,9 @@ def generate(
     as_json: bool = _JSON,
 ) -> None:
     """Generate a stream and write it as a trace."""
-    from penstock.traffic import read_trace, write_trace
     from penstock.traffic.replay import Replay
     from penstock.traffic.spec import StreamSpec
+    from penstock.traffic.trace import read_trace, write_trace
 
     if seconds is not None and not seconds > 0.0:
         raise PenstockError(f"A length of {seconds} seconds is impossible; give a number above zero.")
@@ -141,8 +141,9 @@ def describe_file(
     as_json: bool = _JSON,
 ) -> None:
     """Tell how bursty a trace is, and how late its tuples come."""
-    from penstock.traffic import describe, read_trace
+    from penstock.traffic import describe
     from penstock.traffic.plot import plot_trace
+    from penstock.traffic.trace import read_trace
 
     trace = read_trace(file, column, unit, event_column, payload=False)
     found = describe(trace)

@@ -53,7 +53,7 @@ def fit(
     from penstock.models.phase_type_fit import fit_ph
     from penstock.models.plot import plot_fit
     from penstock.models.trace_statistics import clean_gaps
-    from penstock.traffic import read_trace
+    from penstock.traffic.trace import read_trace
 
     if seed < 0:
         raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")

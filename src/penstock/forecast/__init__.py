@@ -1,8 +1,16 @@
-"""Forecasters of load, one file each, behind one interface."""
+"""Forecasters of load, one file each, behind one interface: :mod:`penstock.forecast.forecaster`."""
 
-from penstock.forecast.holt import Holt
-from penstock.forecast.holt_winters import HoltWinters
-from penstock.forecast.last_value import LastValue
-from penstock.forecast.moving_average import MovingAverage
+from typing import TYPE_CHECKING
 
-__all__ = ["LastValue", "MovingAverage", "Holt", "HoltWinters"]
+from penstock.core.deprecation import moved
+
+if not TYPE_CHECKING:
+    __getattr__ = moved(
+        "penstock.forecast",
+        {
+            "LastValue": "last_value",
+            "MovingAverage": "moving_average",
+            "Holt": "holt",
+            "HoltWinters": "holt_winters",
+        },
+    )

@@ -1,9 +1,11 @@
 """Scaling policies, one file each: pure functions of (state, observation)."""
 
+from typing import TYPE_CHECKING
+
+from penstock.core.deprecation import moved
 from penstock.policies.autopilot import Autopilot
 from penstock.policies.dhalion import Dhalion
 from penstock.policies.ds2 import Ds2
-from penstock.policies.dynamic_allocation import DynamicAllocation
 from penstock.policies.fuzzy import Fuzzy
 from penstock.policies.hpa import Hpa
 from penstock.policies.mead import Mead
@@ -19,7 +21,6 @@ __all__ = [
     "Autopilot",
     "Dhalion",
     "Ds2",
-    "DynamicAllocation",
     "Fuzzy",
     "Hpa",
     "Mead",
@@ -31,3 +32,6 @@ __all__ = [
     "Static",
     "Threshold",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = moved("penstock.policies", {"DynamicAllocation": "dynamic_allocation"})

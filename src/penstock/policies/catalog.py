@@ -12,7 +12,7 @@ from typing import Any
 from penstock.core.capacity import Knob
 from penstock.core.errors import unknown
 from penstock.core.policy import AnyPolicy
-from penstock.forecast import Holt
+from penstock.forecast.holt import Holt
 from penstock.policies.arguments import parse
 from penstock.policies.autopilot import Autopilot
 from penstock.policies.dhalion import Dhalion

@@ -59,7 +59,8 @@ class Dhalion:
     held: share of the time with input held back that counts as back-pressure. pending: seconds of work waiting that
     count as pending. patience: steps without a symptom before a stage counts as over-provisioned.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> stage = StageObservation("op", Capacity.steady(2), utilisation=1.5, backlog=90.0)
     >>> _, decision = Dhalion().step(DhalionState(), Observation(1.0, 1.0, (stage,)))
     >>> print(decision.changes[0])

@@ -62,7 +62,8 @@ class Ds2State:
 class Ds2:
     """Instances for the present rates in one step, with the safeguards of Flink's autoscaler.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> stage = StageObservation("op", Capacity.steady(2), arrival_rate=900.0, service_time=0.005, utilisation=2.25)
     >>> policy = Ds2(restart=0.0)
     >>> _, decision = policy.step(policy.start(), Observation(1.0, 1.0, (stage,)))

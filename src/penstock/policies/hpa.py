@@ -39,7 +39,8 @@ class Hpa:
     utilisation: the one aimed at, None to leave it out. lag: tuples a replica may have waiting (KEDA's
     ``lagThreshold``), None to leave it out.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> stage = StageObservation("op", Capacity.steady(4), utilisation=1.05)
     >>> _, decision = Hpa().step(HpaState(), Observation(1.0, 1.0, (stage,)))
     >>> print(decision.changes[0])

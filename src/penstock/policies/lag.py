@@ -26,7 +26,8 @@ class HeldToLag(Around):
     policy: who decides otherwise. lag: rows that may wait. drain: seconds in which more than that is to be worked off.
     limits: least and most executors.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> from penstock.policies import Static
     >>> stage = StageObservation("q", Capacity.steady(1), arrival_rate=100.0, backlog=5_000.0, service_time=0.005)
     >>> seen = Observation(0.0, 5.0, (stage,), executors=Capacity.steady(1), slots=1.0)

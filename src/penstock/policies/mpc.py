@@ -9,8 +9,8 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
-from penstock.forecast import HoltWinters
 from penstock.forecast.forecaster import Forecaster
+from penstock.forecast.holt_winters import HoltWinters
 from penstock.policies import rebalance
 from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, stage_costs, utilisation
 from penstock.policies.mpc_outlook import Outlook, StageMemory, speed_capacity

@@ -36,7 +36,8 @@ class RuleBased:
     the utilisation is above ``high``, one less when it is below ``low``. It looks at nothing but the present
     utilisation, so a step down may well be followed by a step up.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> seen = Observation(1.0, 1.0, (StageObservation("op", Capacity.steady(3), utilisation=0.7),))
     >>> policy = RuleBased()
     >>> print(policy.step(None, seen)[1].reason)

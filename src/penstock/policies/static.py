@@ -15,7 +15,8 @@ class Static:
     ``workers`` sets the workers (or replicas) by place, ``executors`` the executors, ``settings`` any further
     change. It is the baseline of every comparison: the static minimum and the static peak.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> policy = Static(workers={"op": 8})
     >>> _, decision = policy.step(policy.start(), Observation(0.0, 1.0, (StageObservation("op", Capacity.steady(1)),)))
     >>> print(decision.changes[0])

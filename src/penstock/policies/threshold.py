@@ -18,7 +18,8 @@ class Threshold:
     is looked at by itself unless ``where`` names one. Between low and high nothing happens, and a step down is
     skipped where it would lift the utilisation above ``high`` at once.
 
-    >>> from penstock.core import Capacity, Observation, StageObservation
+    >>> from penstock.core.capacity import Capacity
+    >>> from penstock.core.observation import Observation, StageObservation
     >>> stage = StageObservation("op", Capacity.steady(2), utilisation=0.95)
     >>> policy = Threshold()
     >>> _, decision = policy.step(policy.start(), Observation(0.0, 1.0, (stage,)))

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.traffic import Shaped, map2, poisson, read_trace
+from penstock.traffic import map2, poisson
+from penstock.traffic.composition import Shaped
 from penstock.traffic.process import check_rate, check_size
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import steps
+from penstock.traffic.trace import read_trace
 from penstock.traffic.walk import RandomWalk
 
 Floats = NDArray[np.float64]

@@ -48,7 +48,7 @@ FOLLOW = (
     import json
     from dataclasses import replace
     import penstock
-    from penstock.spark.attach import Settings, default_guards
+    from penstock.spark.attach.settings import Settings, default_guards
     # Only the load may speak: on a busy machine rows wait and rows are slow for other reasons too.
     quick = replace(default_guards(Settings(executors=(1, 4), period=1.0)), cooldown_shrink=2.0, catch_up=600.0, rollback=None)
     handle = penstock.attach(

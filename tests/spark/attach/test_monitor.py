@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from penstock.core import Capacity, Knob, Observation, StageObservation
+from penstock.core import Knob
+from penstock.core.capacity import Capacity
+from penstock.core.observation import Observation, StageObservation
 from penstock.models import fit_map2
 from penstock.policies import Mead, Static
 from penstock.sim import SparkCosts, SparkLike

@@ -9,8 +9,7 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.spark.sources.replay import Recording, ReplaySource, ReplayStreamReader
 from penstock.spark.versions import ReadAllAvailable, ReadMaxRows
-from penstock.traffic import write_trace
-from penstock.traffic.trace import Trace
+from penstock.traffic.trace import Trace, write_trace
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from penstock.spark.sources import register
-from penstock.traffic import write_trace
 from penstock.traffic.spec import StreamSpec
-from penstock.traffic.trace import Trace
+from penstock.traffic.trace import Trace, write_trace
 from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.spark

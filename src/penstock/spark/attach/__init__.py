@@ -1,6 +1,8 @@
 """Autoscaling of real Spark: watch queries, decide, change executors and CPU shares."""
 
-from penstock.spark.attach.settings import Settings as Settings
-from penstock.spark.attach.settings import default_guards
+from typing import TYPE_CHECKING
 
-__all__ = ["default_guards"]
+from penstock.core.deprecation import moved
+
+if not TYPE_CHECKING:
+    __getattr__ = moved("penstock.spark.attach", {"default_guards": "settings"})

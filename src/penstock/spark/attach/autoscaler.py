@@ -16,6 +16,7 @@ from penstock.core.capacity import Knob
 from penstock.core.careful_journal import CarefulJournal, in_words
 from penstock.core.controller import Controller, Step
 from penstock.core.decision import Change
+from penstock.core.deprecation import deprecated
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
@@ -35,7 +36,7 @@ from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.attach.settings import Settings, choose, default_guards
 from penstock.spark.controlled import Controlled
 from penstock.spark.metrics_endpoint import MetricsEndpoint
-from penstock.spark.runtime.starting import JournalLike, deprecated, open_journal
+from penstock.spark.runtime.starting import JournalLike, open_journal
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.core.deprecation import deprecated
 from penstock.core.errors import PenstockError
 from penstock.core.listeners import Listeners
 from penstock.core.row_watch import RowWatch
@@ -39,7 +40,6 @@ from penstock.spark.runtime.output_places import OutputPlaces, Place
 from penstock.spark.runtime.starting import (
     Start,
     StartOptions,
-    deprecated,
     open_journal,
     refuse_connect,
     takes_options,

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.core.deprecation import deprecated
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Regions
 from penstock.spark.flow.evolve import evolved
@@ -21,7 +22,6 @@ from penstock.spark.runtime.locations import Location, remove
 from penstock.spark.runtime.microbatch import MicroBatchRun
 from penstock.spark.runtime.paths import STAGING
 from penstock.spark.runtime.program import BatchResult
-from penstock.spark.runtime.starting import deprecated
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
 LONGEST_WAIT = 2.0

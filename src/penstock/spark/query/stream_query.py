@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.core.belief import DAY, Limits
+from penstock.core.deprecation import deprecated
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.listeners import Listeners
@@ -40,7 +41,6 @@ from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import (
     Start,
     StartOptions,
-    deprecated,
     open_journal,
     refuse_connect,
     takes_options,

@@ -3,7 +3,6 @@
 import inspect
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import nan
@@ -150,10 +149,3 @@ def refuse_connect(thing: object) -> None:
             "Penstock's runs need the driver's own session and this is Spark Connect; start the program with spark-submit or "
             "penstock.spark.session(). What works here: query.evaluate(frame.toArrow()) and preference.of(frame.toArrow())."
         )
-
-
-def deprecated(old: str, new: str) -> None:
-    """Warn the caller's caller that a word has another name now."""
-    warnings.warn(
-        f"{old} is now {new}; the old word goes with version 0.3.", DeprecationWarning, stacklevel=3
-    )

@@ -6,8 +6,6 @@ from penstock.spark.sources.kafka import KafkaSource
 from penstock.spark.sources.replay import ReplaySource
 from penstock.spark.sources.traffic import TrafficSource
 
-__all__ = ["register"]
-
 
 def register(spark: SparkSession) -> None:
     """Make these formats known to a session, for ``spark.readStream.format("penstock-traffic")`` and ``spark.read``."""
