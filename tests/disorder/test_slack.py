@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock import PenstockError
 from penstock.disorder import AdaptiveSlack, FixedDelay, InOrder, KSlack
-from penstock.disorder.state import Disorder, DisorderState
 from penstock.disorder.stats import BatchStats, partition_stats
+from penstock.disorder.strategy import Disorder, DisorderState
 
 ALL = [
     KSlack(),

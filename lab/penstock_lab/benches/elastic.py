@@ -64,7 +64,7 @@ class Spread:
 
 
 @dataclass
-class Kept:
+class CellRuns:
     """The runs so far, in a folder."""
 
     folder: Path
@@ -109,7 +109,7 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     place = folder / "elastic"
     place.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + (1e9 if minutes is None else 60 * minutes)
-    kept = Kept(place, until, 1 if quick else RUNS)
+    kept = CellRuns(place, until, 1 if quick else RUNS)
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("Elasticity on live Spark", "penstock bench elastic" + words)
     for name, add in parts.items():

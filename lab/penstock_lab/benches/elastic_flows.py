@@ -19,7 +19,7 @@ from penstock.apps.flow_app import pieces
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Mpc, Organic
 from penstock.spark.session import session
-from penstock_lab.benches.elastic import Cell, Figures, Kept, Spread
+from penstock_lab.benches.elastic import Cell, CellRuns, Figures, Spread
 from penstock_lab.benches.elastic_operators import heavy_by_a, heavy_by_b, heavy_by_c, light_by_a, light_by_c
 from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow
 from penstock_lab.results import ResultsPage, Table
@@ -108,7 +108,7 @@ def cells() -> list[Cell]:
     return made
 
 
-def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
+def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     """Run what is missing and tell all."""
     chosen = cells()
     if quick:
@@ -131,7 +131,7 @@ def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
         _judge(page, kept, [c for c in chosen if c.load == load], load)
 
 
-def _judge(page: ResultsPage, kept: Kept, own: list[Cell], load: str) -> None:
+def _judge(page: ResultsPage, kept: CellRuns, own: list[Cell], load: str) -> None:
     by_hand = {c.way: kept.spread(c, "rate") for c in own if c.way not in POLICIES}
     known = {way: rate for way, rate in by_hand.items() if rate.runs}
     if not known:
@@ -150,7 +150,7 @@ def _judge(page: ResultsPage, kept: Kept, own: list[Cell], load: str) -> None:
         )
 
 
-def _last(kept: Kept, cell: Cell) -> str:
+def _last(kept: CellRuns, cell: Cell) -> str:
     done = kept.of(cell)
     return str(done[-1].get("plan", "")) if done else ""
 

@@ -9,14 +9,14 @@ from penstock.core.errors import PenstockError
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.benches import mead
-from penstock_lab.benches.elastic import Cell, Figures, Kept
+from penstock_lab.benches.elastic import Cell, CellRuns, Figures
 from penstock_lab.results import ResultsPage, Table
 
 WAYS = ("static", "threshold", "mg1", "gig1", "map")
 TARGET = 3.0
 
 
-def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
+def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     """Run what is missing and tell all; the machine must let us set CPU quotas."""
     ability = cpu_share.probe()
     if not ability.works:
@@ -60,7 +60,7 @@ def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
         )
 
 
-def _fill(kept: Kept, cells: list[Cell], quick: bool) -> None:
+def _fill(kept: CellRuns, cells: list[Cell], quick: bool) -> None:
     work = Path(tempfile.mkdtemp(prefix="penstock-elastic-"))
     try:
         (work / "lines.txt").write_text("\n".join(mead._lines()))

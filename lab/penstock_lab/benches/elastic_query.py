@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_lab.benches.elastic import Cell, Figures, Kept
+from penstock_lab.benches.elastic import Cell, CellRuns, Figures
 from penstock_lab.benches.interference import spinning
 from penstock_lab.results import ResultsPage, Table
 
@@ -46,7 +46,7 @@ def cells() -> list[Cell]:
     return made
 
 
-def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
+def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     """Run what is missing and tell all."""
     chosen = [c for c in cells() if c.load == BURSTS and c.way in ("2 fixed", "Fuzzy")] if quick else cells()
     known = kept.remembered("query-rate", lambda: _run({"rate": FIRST, "seconds": 12.0, "workers": 2}, 0))
@@ -78,7 +78,7 @@ def add(page: ResultsPage, kept: Kept, quick: bool) -> None:
         _judge(page, kept, [c for c in chosen if c.load == load], load)
 
 
-def _judge(page: ResultsPage, kept: Kept, own: list[Cell], load: str) -> None:
+def _judge(page: ResultsPage, kept: CellRuns, own: list[Cell], load: str) -> None:
     by = {c.way: c for c in own}
     if "Fuzzy" not in by:
         return

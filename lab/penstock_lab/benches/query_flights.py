@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import penstock as ps
-from penstock.disorder.state import Disorder
+from penstock.disorder.strategy import Disorder
 from penstock.testing.query_run import start_query_in_process
 from penstock_lab.data import data_folder
 from penstock_lab.judging import at_least, at_most, both, judged

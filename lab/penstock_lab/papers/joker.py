@@ -5,7 +5,13 @@ from typing import Any
 
 from penstock.picture import COLOURS
 from penstock.policies import Organic, PipelinedFission
-from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.region_graph import (
+    FlowCosts,
+    RegionGraph,
+    RegionOperator,
+    SimulatedRegion,
+    chain,
+)
 from penstock_lab.judging import at_least, at_most, judged, near, within
 from penstock_lab.papers import joker_applications, joker_parameters
 from penstock_lab.papers.differences import explain

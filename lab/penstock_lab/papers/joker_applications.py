@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from penstock.picture import COLOURS
-from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.region_graph import (
+    FlowCosts,
+    RegionGraph,
+    RegionOperator,
+    SimulatedRegion,
+    chain,
+)
 from penstock_lab.judging import judged, near, within
 from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.joker_runs import SOURCE, JokerOutcome, adapt, multiply

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.policies import Organic
-from penstock.sim.plants.regions.graph import FlowCosts, RegionOperator, chain
+from penstock.sim.plants.regions.region_graph import FlowCosts, RegionOperator, chain
 from penstock_lab.judging import both, judged, near
 from penstock_lab.papers.joker_runs import SOURCE, JokerJob, adapt, adapt_all, single
 from penstock_lab.results import ResultsPage, Table

@@ -9,7 +9,13 @@ import numpy as np
 from penstock.core.controller import Controller
 from penstock.core.guards import Guards
 from penstock.policies import Organic
-from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
+from penstock.sim.plants.regions.region_graph import (
+    FlowCosts,
+    RegionGraph,
+    RegionOperator,
+    SimulatedRegion,
+    chain,
+)
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock_lab.papers.parallel import spread
 

@@ -33,7 +33,7 @@ from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
 from penstock.sim.plants.query.preference_plant import PreferencePlant
 from penstock.sim.plants.query.source import of_events
-from penstock.sim.plants.regions.graph import RegionOperator, chain
+from penstock.sim.plants.regions.region_graph import RegionOperator, chain
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.traffic.attributes import Attributes
 from penstock_lab import recorded_traces

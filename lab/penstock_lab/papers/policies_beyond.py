@@ -13,7 +13,7 @@ from penstock.sim.closed_loop import run_policy
 from penstock.sim.plants.network import LOG_ANALYSIS, NetworkOperator, OperatorNetwork
 from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, PartitionedOperator
 from penstock.sim.plants.operator.triggers import triggers
-from penstock.sim.plants.regions.graph import RegionOperator, chain
+from penstock.sim.plants.regions.region_graph import RegionOperator, chain
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.traffic.keys import zipf
 from penstock_lab.judging import judged

@@ -316,7 +316,7 @@ class Controller(Generic[S]):
             applied = self._apply(observation, verdict)
         elif decision.changes and mode == "dry-run":
             # Cooldowns count as if the change had been made, or the same wish would be recorded every step.
-            self._register(observation, decision.changes, trial=False)
+            self._register(observation, decision.changes, on_probation=False)
         return Step(observation, wanted, decision, notes, mode, applied)
 
     def _apply(self, observation: Observation, verdict: Verdict) -> Applied | None:
@@ -332,12 +332,12 @@ class Controller(Generic[S]):
         if applied.changes:
             before = {c: observation.value(c.knob, c.where) for c in applied.changes}
             self.journal.reconfiguration(observation.time, applied, before, verdict.source)
-            self._register(observation, applied.changes, trial=verdict.source == "policy")
+            self._register(observation, applied.changes, on_probation=verdict.source == "policy")
             self._seen = None  # what came in meanwhile tells of the time before the change
         return applied
 
-    def _register(self, observation: Observation, changes: tuple[Change, ...], trial: bool) -> None:
-        made = guarding.register(self.guards, self.state.guards, observation, changes, trial)
+    def _register(self, observation: Observation, changes: tuple[Change, ...], on_probation: bool) -> None:
+        made = guarding.register(self.guards, self.state.guards, observation, changes, on_probation)
         self.state = replace(self.state, guards=made)
 
     def _listener(self, text: str) -> None:

@@ -185,19 +185,19 @@ def register(
     state: GuardState,
     observation: Observation,
     changes: tuple[Change, ...],
-    trial: bool = True,
+    on_probation: bool = True,
 ) -> GuardState:
-    """Remember changes that were applied; ``trial=False`` keeps them off probation (dry run, rollback)."""
+    """Remember changes that were applied; ``on_probation=False`` keeps them off probation (dry run, rollback)."""
     now = observation.time
     counted = [c for c in changes if c.knob is not Knob.SHEDDING]
     kept = tuple(e for e in state.changed if not any(c.knob is e[0] and c.where == e[1] for c in changes))
     memory = state.rollback
     if guards.rollback is not None and counted:
         grows = any(_growth(observation, c) > 0 for c in counted)
-        if trial:
+        if on_probation:
             memory = rollback.begin(guards.rollback, memory, observation, tuple(counted), grows)
         else:
-            memory = replace(memory, trial=None)
+            memory = replace(memory, probation=None)
     return GuardState(
         changed=(*kept, *((c.knob, c.where, now) for c in changes)),
         hour=(*(t for t in state.hour if t > now - 3600), *([now] if counted else [])),

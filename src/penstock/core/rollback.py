@@ -33,7 +33,7 @@ class RollbackRule:
     settle: float = 5.0
     samples: int = 3
     load_change: float = 0.2
-    patience: float = 120.0  # seconds to wait for capacity to arrive before the trial is given up
+    patience: float = 120.0  # seconds to wait for capacity to arrive before the probation is given up
     memory: float = 3600.0
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class RollbackRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Probation:
     """A change on probation."""
 
     changes: tuple[Change, ...]
@@ -77,7 +77,7 @@ class RollbackState:
 
     metric: tuple[float, ...] = ()
     load: tuple[float, ...] = ()
-    trial: Trial | None = None
+    probation: Probation | None = None
     bad: tuple[BadChange, ...] = ()
 
 
@@ -101,15 +101,15 @@ def begin(
             undo.append(Change(change.knob, change.where, before))
     before_metric = _mean(state.metric)
     if not undo or isnan(before_metric):
-        return replace(state, trial=None)
-    trial = Trial(changes, tuple(undo), grows, observation.time, before_metric, _mean(state.load))
-    return replace(state, trial=trial)
+        return replace(state, probation=None)
+    probation = Probation(changes, tuple(undo), grows, observation.time, before_metric, _mean(state.load))
+    return replace(state, probation=probation)
 
 
 def judge(
     rule: RollbackRule, state: RollbackState, observation: Observation
 ) -> tuple[RollbackState, Decision | None, str]:
-    """Take one more sample; when the trial is over, the decision that undoes it (or None) and a note in words."""
+    """Take one more sample; when the probation is over, the decision that undoes it (or None) and a note in words."""
     metric, load = observation.measure(rule.metric, rule.where), observation.measure(Metric.ARRIVAL_RATE)
     now = observation.time
     bad = tuple(b for b in state.bad if b.until > now and not _moved(rule, b.load, load))
@@ -119,17 +119,17 @@ def judge(
         load=_keep(state.load, load, rule.samples),
         bad=bad,
     )
-    trial = state.trial
-    if trial is None:
+    probation = state.probation
+    if probation is None:
         return state, None, ""
-    if isnan(trial.arrived):
-        return _await_arrival(rule, state, trial, observation)
-    if now - trial.arrived < rule.settle or isnan(metric):
+    if isnan(probation.arrived):
+        return _await_arrival(rule, state, probation, observation)
+    if now - probation.arrived < rule.settle or isnan(metric):
         return state, None, ""
-    trial = replace(trial, after=(*trial.after, metric), loads=(*trial.loads, load))
-    if len(trial.after) < rule.samples:
-        return replace(state, trial=trial), None, ""
-    return _verdict(rule, replace(state, trial=None), trial, now)
+    probation = replace(probation, after=(*probation.after, metric), loads=(*probation.loads, load))
+    if len(probation.after) < rule.samples:
+        return replace(state, probation=probation), None, ""
+    return _verdict(rule, replace(state, probation=None), probation, now)
 
 
 def refused(rule: RollbackRule, state: RollbackState, change: Change) -> bool:
@@ -138,18 +138,18 @@ def refused(rule: RollbackRule, state: RollbackState, change: Change) -> bool:
 
 
 def _await_arrival(
-    rule: RollbackRule, state: RollbackState, trial: Trial, observation: Observation
+    rule: RollbackRule, state: RollbackState, probation: Probation, observation: Observation
 ) -> tuple[RollbackState, Decision | None, str]:
     waiting = [
         c
-        for c in trial.changes
+        for c in probation.changes
         if (cap := observation.capacity(c.knob, c.where)) is not None and cap.arriving
     ]
     if not waiting:
-        return replace(state, trial=replace(trial, arrived=observation.time)), None, ""
-    if observation.time - trial.begun > rule.patience:
+        return replace(state, probation=replace(probation, arrived=observation.time)), None, ""
+    if observation.time - probation.begun > rule.patience:
         return (
-            replace(state, trial=None),
+            replace(state, probation=None),
             None,
             f"{waiting[0]} did not arrive in {rule.patience:g} s; no verdict on it",
         )
@@ -157,24 +157,24 @@ def _await_arrival(
 
 
 def _verdict(
-    rule: RollbackRule, state: RollbackState, trial: Trial, now: float
+    rule: RollbackRule, state: RollbackState, probation: Probation, now: float
 ) -> tuple[RollbackState, Decision | None, str]:
-    after, load = _mean(trial.after), _mean(trial.loads)
-    if _moved(rule, trial.load, load):
-        return state, None, "the load moved during the trial of the last change; no verdict on it"
+    after, load = _mean(probation.after), _mean(probation.loads)
+    if _moved(rule, probation.load, load):
+        return state, None, "the load moved during the probation of the last change; no verdict on it"
     sign = -rule.metric.better
-    gained = sign * (trial.before - after) / abs(trial.before) if trial.before else sign * -after
-    needed = rule.gain if trial.grows and rule.gain is not None else -rule.worse_by
+    gained = sign * (probation.before - after) / abs(probation.before) if probation.before else sign * -after
+    needed = rule.gain if probation.grows and rule.gain is not None else -rule.worse_by
     if gained >= needed:
         return state, None, ""
     until = now + rule.memory
-    bad = tuple(BadChange(c.knob, c.where, c.value, trial.load, until) for c in trial.changes)
-    made = ", ".join(map(str, trial.changes))
+    bad = tuple(BadChange(c.knob, c.where, c.value, probation.load, until) for c in probation.changes)
+    made = ", ".join(map(str, probation.changes))
     reason = (
-        f"undone: {rule.metric} went from {trial.before:.4g} to {after:.4g} {rule.metric.unit} after {made}, "
+        f"undone: {rule.metric} went from {probation.before:.4g} to {after:.4g} {rule.metric.unit} after {made}, "
         f"a gain of {gained:+.0%} where {needed:+.0%} is needed"
     )
-    return replace(state, bad=(*state.bad, *bad)), Decision(trial.undo, reason), "rollback"
+    return replace(state, bad=(*state.bad, *bad)), Decision(probation.undo, reason), "rollback"
 
 
 def _moved(rule: RollbackRule, before: float, now: float) -> bool:

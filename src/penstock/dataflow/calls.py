@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
+from penstock.dataflow.keyed_state import BadState, KeyedState, check_columns
 from penstock.dataflow.output import SHOWN, BadOutput, Output, cause_of
 from penstock.dataflow.rows import Rows
-from penstock.dataflow.state import BadState, KeyedState, check_columns
 
 if TYPE_CHECKING:
     from penstock.dataflow.wiring import Task

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.keyed_state import ALARM, NEVER, TIMER, columns_of, state_schema
 from penstock.dataflow.layers import TIME
 from penstock.dataflow.regions import Regions
-from penstock.dataflow.state import ALARM, NEVER, TIMER, columns_of, state_schema
 from penstock.dataflow.wiring import Task
 
 Types = Mapping[str, str]

@@ -16,13 +16,13 @@ from penstock.core.belief import Lookout, Sightings
 from penstock.dataflow.buffering import BufferedTuples
 from penstock.dataflow.calls import CallWork, DeadRows, call_tables
 from penstock.dataflow.kept_keys import check_kept
+from penstock.dataflow.keyed_state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
 from penstock.dataflow.keys import Hashes, cast_keys, hash_keys, missing_keys, within
 from penstock.dataflow.layers import TIME, Assigned, assign
 from penstock.dataflow.operators import Spec
 from penstock.dataflow.output import Output
 from penstock.dataflow.row_calls import call_rows
 from penstock.dataflow.rows import Chunk, Rows, event_times, no_times
-from penstock.dataflow.state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
 from penstock.dataflow.timers import Called, Due, stacked
 from penstock.dataflow.wiring import Send, Task, Wiring, Write
 

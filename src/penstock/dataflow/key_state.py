@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.dataflow.firing import FiringRule
-from penstock.dataflow.operators import Spec
-from penstock.dataflow.records import record_filler, record_maker
-from penstock.dataflow.state import (
+from penstock.dataflow.keyed_state import (
     ALARM,
     FREE,
     NEVER,
@@ -28,6 +26,8 @@ from penstock.dataflow.state import (
     check_column,
     microseconds_of,
 )
+from penstock.dataflow.operators import Spec
+from penstock.dataflow.records import record_filler, record_maker
 
 if TYPE_CHECKING:
     from penstock.dataflow.wiring import Task

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from penstock.dataflow.calls import CallWork, gallop, is_fatal, smallest
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.key_state import Kept, KeyState, KeyStates
+from penstock.dataflow.keyed_state import BadState
 from penstock.dataflow.output import BadOutput, Output
 from penstock.dataflow.records import KeyQueue
 from penstock.dataflow.rows import Positions, Rows
-from penstock.dataflow.state import BadState
 
 Ints = NDArray[np.int64]
 

@@ -16,11 +16,7 @@ from numpy.typing import NDArray
 from penstock.core.errors import PenstockError
 from penstock.dataflow.calls import in_words
 from penstock.dataflow.key_state import Kept, KeyStates
-from penstock.dataflow.keys import Hashes
-from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, TIME, Assigned, find, hashes_of
-from penstock.dataflow.output import Output
-from penstock.dataflow.rows import Chunk
-from penstock.dataflow.state import (
+from penstock.dataflow.keyed_state import (
     ALARM,
     HELD,
     NEVER,
@@ -31,6 +27,10 @@ from penstock.dataflow.state import (
     load,
     state_schema,
 )
+from penstock.dataflow.keys import Hashes
+from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, TIME, Assigned, find, hashes_of
+from penstock.dataflow.output import Output
+from penstock.dataflow.rows import Chunk
 
 if TYPE_CHECKING:
     from penstock.dataflow.wiring import Task

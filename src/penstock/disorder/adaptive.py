@@ -30,8 +30,8 @@ from math import exp
 from typing import Literal
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.disorder.state import DisorderState
 from penstock.disorder.stats import BatchStats, add_histograms, quantile
+from penstock.disorder.strategy import DisorderState
 
 #: Weight of what was known of delays when a batch is added to it.
 MEMORY = 0.9

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from penstock.core.durations import microseconds
-from penstock.disorder.state import DisorderState
 from penstock.disorder.stats import BatchStats
+from penstock.disorder.strategy import DisorderState
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from penstock.disorder.k_slack import KSlack
-from penstock.disorder.state import Disorder, DisorderState
 from penstock.disorder.stats import BatchStats
+from penstock.disorder.strategy import Disorder, DisorderState
 
 
 @dataclass(frozen=True)

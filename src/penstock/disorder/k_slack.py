@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from penstock.disorder.state import DisorderState
 from penstock.disorder.stats import BatchStats
+from penstock.disorder.strategy import DisorderState
 
 
 @dataclass(frozen=True)

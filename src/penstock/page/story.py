@@ -12,8 +12,8 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.records import decode
 from penstock.core.tables import change_rows, decision_row
-from penstock.page.graph import graph
 from penstock.page.points import JOINS, points
+from penstock.page.stage_graph import graph
 from penstock.page.thinning import START, Mark, Scale, Tail
 
 #: Points of a whole run; seconds of the recent past, and of one point in it.

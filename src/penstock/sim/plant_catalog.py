@@ -15,7 +15,7 @@ from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, Par
 from penstock.sim.plants.operator.triggers import triggers
 from penstock.sim.plants.query.preference_plant import PreferencePlant, QueryCosts
 from penstock.sim.plants.query.source import of_events
-from penstock.sim.plants.regions.graph import RegionOperator, chain
+from penstock.sim.plants.regions.region_graph import RegionOperator, chain
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
 from penstock.sim.plants.virtual import VirtualPlant
 from penstock.traffic.attributes import Attributes

@@ -25,8 +25,8 @@ def trace(tmp_path):
 
 def _reader(path, clock=lambda: 0.0, **options):
     source = ReplaySource({"path": str(path), **options})
-    delivery, recording = source._parsed()
-    return ReplayStreamReader(delivery, recording, source.schema(), clock)
+    pacing, recording = source._parsed()
+    return ReplayStreamReader(pacing, recording, source.schema(), clock)
 
 
 def _rows(reader, start, end):

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.python_source import PythonSource
-from penstock.spark.sources.delivery import Delivery, shares
+from penstock.spark.sources.pacing import Pacing, shares
 from penstock.spark.sources.traffic import TrafficSource, TrafficStreamReader
 from penstock.spark.versions import ReadAllAvailable, ReadMaxRows
 from penstock.traffic import map2
@@ -32,8 +32,8 @@ SPEC = StreamSpec(
 )
 
 
-def _reader(clock=None, spec=SPEC, **delivery):
-    return TrafficStreamReader(Delivery(**delivery), spec.build(), clock or (lambda: 0.0))
+def _reader(clock=None, spec=SPEC, **pacing):
+    return TrafficStreamReader(Pacing(**pacing), spec.build(), clock or (lambda: 0.0))
 
 
 def _rows(reader, start, end):

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError
+from penstock.dataflow.keyed_state import microseconds_of
 from penstock.dataflow.operators import Names, Operator, make_spec, names_of
 from penstock.dataflow.ready.event_times import check_seconds, micros, watermark
-from penstock.dataflow.state import microseconds_of
 
 
 def interval_join(

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
+from penstock.dataflow.keyed_state import microseconds_of
 from penstock.dataflow.operators import Names, Operator, make_spec, names_of
 from penstock.dataflow.ready.event_times import check_seconds, micros, watermark
-from penstock.dataflow.state import microseconds_of
 
 #: A session in the state: its first and last time as the rows have them, the number of rows, a value for each figure.
 Session = list[Any]

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError, unknown
+from penstock.dataflow.keyed_state import ALARM, FREE, HELD, NEVER, TIMER
 from penstock.dataflow.layers import DROPPED, FLAGS, TIME, merge
 from penstock.dataflow.plan import Plan
-from penstock.dataflow.state import ALARM, FREE, HELD, NEVER, TIMER
 from penstock.spark.flow.flow_state import FlowState
 from penstock.spark.flow.state_store import LayerFile, counts_by_group, rows_of
 from penstock.spark.runtime.arrow_data import read_segment

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.spark.query.grouped_aggregates import CODE, GroupedAggregates
 from penstock.spark.query.pane_stage import Part
+from penstock.spark.query.query_state import QueryState
 from penstock.spark.query.reports import NumberedStage, WindowReport, run_stage
-from penstock.spark.query.state import QueryState
 from penstock.spark.query.window_rows import Span, time_array, time_type
 from penstock.spark.query.window_stage import Windowed, WindowStep, added, closing_panes
 from penstock.spark.runtime.arrow_data import read_segment, write_parquet, write_segments

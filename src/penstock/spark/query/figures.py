@@ -10,7 +10,7 @@ from typing import Any
 from penstock.core.utilisation import utilisation
 from penstock.preference.splitting import SplitState
 from penstock.spark.query.pane_stage import Part
-from penstock.spark.query.state import QueryState, QueryTotals
+from penstock.spark.query.query_state import QueryState, QueryTotals
 from penstock.spark.query.window_stage import Windowed
 from penstock.spark.runtime.engine import Effort
 from penstock.spark.runtime.program import Batch

@@ -13,9 +13,9 @@ from penstock.preference.routing_plan import RoutingPlan
 from penstock.preference.splitting import SplitState
 from penstock.spark.query import pane_stage
 from penstock.spark.query.pane_stage import Folds, PaneStage
+from penstock.spark.query.query_state import QueryState
 from penstock.spark.query.reports import FoldReport, TallyReport
 from penstock.spark.query.routing import MESSAGE_SCHEMA, Lift, Router
-from penstock.spark.query.state import QueryState
 from penstock.spark.runtime.engine import Stage
 from penstock.spark.runtime.locations import location, remove
 from penstock.spark.runtime.program import Batch

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.preference.panes import PaneModel
 from penstock.spark.flow.inspection import latest_of
-from penstock.spark.query.state import QueryState
+from penstock.spark.query.query_state import QueryState
 from penstock.spark.runtime.arrow_data import read_segment
 from penstock.spark.runtime.locations import location, size_of
 

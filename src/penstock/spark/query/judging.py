@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from penstock.disorder import AdaptiveSlack, InOrder
-from penstock.disorder.state import Disorder
+from penstock.disorder.strategy import Disorder
 from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.spark.query.pane_stage import GroupedPreference
+from penstock.spark.query.query_state import Judging, QueryState
 from penstock.spark.query.reports import NumberedStage, run_stage
 from penstock.spark.query.routing import check_rows
-from penstock.spark.query.state import Judging, QueryState
 from penstock.spark.runtime.arrow_data import read_segment, write_segments
 from penstock.spark.runtime.engine import Engine
 from penstock.spark.runtime.report import Report

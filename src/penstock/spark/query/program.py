@@ -22,9 +22,9 @@ from penstock.spark.query.folding import Folded, Folding
 from penstock.spark.query.judging import JudgingStep, slack_by_recall
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.pane_stage import CloseStage, GroupedPreference, Part
+from penstock.spark.query.query_state import QueryState, QueryTotals
 from penstock.spark.query.reports import CloseReport, run_stage
 from penstock.spark.query.routing import Lift
-from penstock.spark.query.state import QueryState, QueryTotals
 from penstock.spark.query.window_rows import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
 from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane

@@ -19,7 +19,7 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.core.listeners import Listeners
 from penstock.core.row_watch import RowWatch
 from penstock.disorder import KSlack
-from penstock.disorder.state import Disorder
+from penstock.disorder.strategy import Disorder
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel

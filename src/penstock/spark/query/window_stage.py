@@ -11,8 +11,8 @@ from penstock.preference.panes import PaneModel
 from penstock.spark.query import window_tasks
 from penstock.spark.query.live_stage import LiveStage, by_dominance
 from penstock.spark.query.pane_stage import GroupedPreference, Part
+from penstock.spark.query.query_state import QueryState
 from penstock.spark.query.reports import WindowReport, run_stage
-from penstock.spark.query.state import QueryState
 from penstock.spark.query.two_stacks_stage import TwoStacksStage
 from penstock.spark.query.window_rows import Parts, Span, WindowWriter
 from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask

@@ -19,7 +19,7 @@ from penstock.spark.kafka.messages import SPARK_COLUMNS, fields_of, parsed, unpa
 from penstock.spark.kafka.offsets import Brokers, Offsets, TopicGoneError, behind, first_offsets, limited
 from penstock.spark.kafka.options import KafkaOptions
 from penstock.spark.runtime.source_away import SourceAwayError
-from penstock.spark.sources.delivery import rows_allowed
+from penstock.spark.sources.pacing import rows_allowed
 from penstock.spark.versions import (
     ReadAllAvailable,
     ReadLimit,

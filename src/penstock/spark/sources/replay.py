@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, DoubleType, StringType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
+from penstock.spark.sources.pacing import Pacing, rows_allowed, shares
 from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
 from penstock.spark.versions import ReadLimit
 from penstock.traffic.trace import Trace, read_trace
@@ -83,9 +83,9 @@ class ReplaySource(DataSource):
         """The name of the format."""
         return "penstock-replay"
 
-    def _parsed(self) -> tuple[Delivery, Recording]:
-        delivery, rest = Delivery.parse(self.options)
-        return delivery, Recording.parse(rest)
+    def _parsed(self) -> tuple[Pacing, Recording]:
+        pacing, rest = Pacing.parse(self.options)
+        return pacing, Recording.parse(rest)
 
     def schema(self) -> StructType:
         """Arrival, event time, and the other columns of the file."""
@@ -121,12 +121,12 @@ class ReplayStreamReader(TimedStreamReader):
 
     def __init__(
         self,
-        delivery: Delivery,
+        pacing: Pacing,
         recording: Recording,
         schema: StructType,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(delivery, clock)
+        super().__init__(pacing, clock)
         self._recording, self._schema = recording, schema
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
@@ -150,15 +150,15 @@ class ReplayStreamReader(TimedStreamReader):
 
     def reportLatestOffset(self) -> Offset | None:
         """How far the trace has come by now, whatever the limit: the difference to the end of a batch is the backlog."""
-        if not self._delivery.realtime or self._epoch is None:
+        if not self._pacing.realtime or self._epoch is None:
             return None
-        arrived = self._arrived(self._delivery.horizon(self._epoch, self._clock()))
+        arrived = self._arrived(self._pacing.horizon(self._epoch, self._clock()))
         return {"row": int(arrived), "epoch": self._epoch}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Contiguous stretches of the batch, in order of arrival."""
         row, parts = start["row"], []
-        for rows in shares(end["row"] - start["row"], self._delivery.partitions):
+        for rows in shares(end["row"] - start["row"], self._pacing.partitions):
             parts.append(ReplayPartition(row, row + rows, end["epoch"]))
             row += rows
         return parts
@@ -166,39 +166,39 @@ class ReplayStreamReader(TimedStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
         assert isinstance(partition, ReplayPartition)
-        return _rows(self._delivery, self._recording, self._schema, partition)
+        return _rows(self._pacing, self._recording, self._schema, partition)
 
 
 class _ReplayReader(DataSourceReader):
-    def __init__(self, delivery: Delivery, recording: Recording, schema: StructType) -> None:
+    def __init__(self, pacing: Pacing, recording: Recording, schema: StructType) -> None:
         if recording.loop:
             raise PenstockError("A loop cannot be read at once; use readStream, or leave out 'loop'.")
-        self._delivery, self._recording, self._schema = delivery, recording, schema
+        self._pacing, self._recording, self._schema = pacing, recording, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        stream = ReplayStreamReader(self._delivery, self._recording, self._schema)
-        end = {"row": len(self._recording.trace), "epoch": self._delivery.start(time.time())}
+        stream = ReplayStreamReader(self._pacing, self._recording, self._schema)
+        end = {"row": len(self._recording.trace), "epoch": self._pacing.start(time.time())}
         return list(stream.partitions(_START, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReplayPartition)
-        return _rows(self._delivery, self._recording, self._schema, partition)
+        return _rows(self._pacing, self._recording, self._schema, partition)
 
 
 def _rows(
-    delivery: Delivery, recording: Recording, schema: StructType, part: ReplayPartition
+    pacing: Pacing, recording: Recording, schema: StructType, part: ReplayPartition
 ) -> Iterator[pa.RecordBatch]:
     trace, row = recording.trace, part.start
     types = {field.name: to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields}
     while row < part.stop:
         lap, first = divmod(row, len(trace)) if recording.loop else (0, row)
         count = min(part.stop - row, len(trace) - first, _BATCH)
-        yield _batch(delivery, recording, types, first, count, lap, part.epoch)
+        yield _batch(pacing, recording, types, first, count, lap, part.epoch)
         row += count
 
 
 def _batch(
-    delivery: Delivery,
+    pacing: Pacing,
     recording: Recording,
     types: dict[str, pa.DataType],
     first: int,
@@ -210,8 +210,8 @@ def _batch(
     arrival = trace.arrival[first : first + count] + shift
     event = arrival if trace.event_time is None else trace.event_time[first : first + count] + shift
     columns = {
-        "arrival": pa.array(arrival / delivery.speed),
-        "event_time": delivery.event_times(event, epoch),
+        "arrival": pa.array(arrival / pacing.speed),
+        "event_time": pacing.event_times(event, epoch),
     }
     if trace.payload is not None:
         rows = trace.payload.slice(first, count).combine_chunks()

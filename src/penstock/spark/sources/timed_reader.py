@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from penstock.spark.sources.delivery import Delivery
+from penstock.spark.sources.pacing import Pacing
 from penstock.spark.versions import ReadLimit, SupportsTriggerAvailableNow
 
 Offset = dict[str, Any]
@@ -20,8 +20,8 @@ class TimedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     #: Which part of an offset counts rows.
     COUNTED: ClassVar[str]
 
-    def __init__(self, delivery: Delivery, clock: Callable[[], float] = time.time) -> None:
-        self._delivery, self._clock = delivery, clock
+    def __init__(self, pacing: Pacing, clock: Callable[[], float] = time.time) -> None:
+        self._pacing, self._clock = pacing, clock
         self._now: float | None = None
         self._epoch: int | None = None
 
@@ -31,7 +31,7 @@ class TimedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Back-pressure: ``rowsPerBatch``."""
-        return self._delivery.limit()
+        return self._pacing.limit()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What has arrived by now is what there is."""
@@ -50,5 +50,5 @@ class TimedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Time 0 of the stream for a batch from this offset on, and the time that the stream has come to."""
         now = self._clock() if self._now is None else self._now
         if self._epoch is None or start["epoch"] >= 0:
-            self._epoch = self._delivery.start(now) if start["epoch"] < 0 else start["epoch"]
-        return self._epoch, self._delivery.horizon(self._epoch, now)
+            self._epoch = self._pacing.start(now) if start["epoch"] < 0 else start["epoch"]
+        return self._epoch, self._pacing.horizon(self._epoch, now)

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError
-from penstock.spark.sources.delivery import Delivery, rows_allowed, shares
+from penstock.spark.sources.pacing import Pacing, rows_allowed, shares
 from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
 from penstock.spark.versions import ReadLimit
 from penstock.traffic.process import Mark
@@ -37,9 +37,9 @@ class TrafficSource(DataSource):
         """The name of the format."""
         return "penstock-traffic"
 
-    def _parsed(self) -> tuple[Delivery, TupleStream]:
-        delivery, rest = Delivery.parse(self.options)
-        return delivery, StreamSpec.parse(rest).build()
+    def _parsed(self) -> tuple[Pacing, TupleStream]:
+        pacing, rest = Pacing.parse(self.options)
+        return pacing, StreamSpec.parse(rest).build()
 
     def schema(self) -> StructType:
         """Arrival, event time, key if asked for, attributes."""
@@ -76,10 +76,8 @@ class TrafficStreamReader(TimedStreamReader):
     START = _START
     COUNTED = "rows"
 
-    def __init__(
-        self, delivery: Delivery, stream: TupleStream, clock: Callable[[], float] = time.time
-    ) -> None:
-        super().__init__(delivery, clock)
+    def __init__(self, pacing: Pacing, stream: TupleStream, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(pacing, clock)
         self._stream, self._slots = stream, _Slots(stream)
         self._last = _START
 
@@ -111,16 +109,16 @@ class TrafficStreamReader(TimedStreamReader):
 
     def reportLatestOffset(self) -> Offset | None:
         """How far the stream has come by now, whatever the limit: the difference to the end of a batch is the backlog."""
-        if not self._delivery.realtime or self._epoch is None:
+        if not self._pacing.realtime or self._epoch is None:
             return None
-        horizon = self._delivery.horizon(self._epoch, self._clock())
+        horizon = self._pacing.horizon(self._epoch, self._clock())
         return self._advance(self._last, horizon, inf, self._epoch)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Contiguous stretches of the batch, in order of arrival."""
         self._slots.seek(start["slot"], json.loads(start["mark"]))
         slot, row, parts = start["slot"], start["row"], []
-        for rows in shares(end["rows"] - start["rows"], self._delivery.partitions):
+        for rows in shares(end["rows"] - start["rows"], self._pacing.partitions):
             while row == self._slots.size(slot):
                 slot, row = slot + 1, 0
             parts.append(TrafficPartition(slot, row, rows, self._slots.mark(slot), end["epoch"]))
@@ -136,7 +134,7 @@ class TrafficStreamReader(TimedStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Generate the rows of a partition."""
         assert isinstance(partition, TrafficPartition)
-        return _rows(self._delivery, self._stream, partition)
+        return _rows(self._pacing, self._stream, partition)
 
     def commit(self, end: Offset) -> None:
         """Forget what will not be asked for again."""
@@ -144,30 +142,30 @@ class TrafficStreamReader(TimedStreamReader):
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks need what to generate, not how far the driver has come.
-        return {"delivery": self._delivery, "stream": self._stream}
+        return {"pacing": self._pacing, "stream": self._stream}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
 
 class _TrafficReader(DataSourceReader):
-    def __init__(self, delivery: Delivery, stream: TupleStream) -> None:
+    def __init__(self, pacing: Pacing, stream: TupleStream) -> None:
         if stream.seconds is None:
             raise PenstockError(
                 "A stream without end cannot be read at once; give it 'seconds', or use readStream."
             )
-        self._delivery, self._stream = delivery, stream
+        self._pacing, self._stream = pacing, stream
 
     def partitions(self) -> Sequence[InputPartition]:
-        reader = TrafficStreamReader(self._delivery, self._stream)
+        reader = TrafficStreamReader(self._pacing, self._stream)
         return list(
-            reader.partitions(_START, reader._advance(_START, inf, inf, self._delivery.start(time.time())))
+            reader.partitions(_START, reader._advance(_START, inf, inf, self._pacing.start(time.time())))
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, TrafficPartition):  # Spark's own placeholder for a stream without rows
             return iter(())
-        return _rows(self._delivery, self._stream, partition)
+        return _rows(self._pacing, self._stream, partition)
 
 
 class _Slots:
@@ -220,7 +218,7 @@ class _Slots:
             del self._known[slot]
 
 
-def _rows(delivery: Delivery, stream: TupleStream, part: TrafficPartition) -> Iterator[pa.RecordBatch]:
+def _rows(pacing: Pacing, stream: TupleStream, part: TrafficPartition) -> Iterator[pa.RecordBatch]:
     walk, row, left = Walk(stream, part.slot, part.mark), part.row, part.rows
     while left > 0:
         slot = walk.next()
@@ -228,17 +226,17 @@ def _rows(delivery: Delivery, stream: TupleStream, part: TrafficPartition) -> It
         for start in range(row, len(slot), SLOT_ROWS):
             stop = min(start + SLOT_ROWS, len(slot), start + left)
             if stop > start:
-                yield _batch(delivery, stream, slot, start, stop, part.epoch)
+                yield _batch(pacing, stream, slot, start, stop, part.epoch)
                 left -= stop - start
         row = 0
 
 
 def _batch(
-    delivery: Delivery, stream: TupleStream, slot: Slot, start: int, stop: int, epoch: int
+    pacing: Pacing, stream: TupleStream, slot: Slot, start: int, stop: int, epoch: int
 ) -> pa.RecordBatch:
     columns = {
-        "arrival": pa.array(slot.arrival[start:stop] / delivery.speed),
-        "event_time": delivery.event_times(slot.event_time[start:stop], epoch),
+        "arrival": pa.array(slot.arrival[start:stop] / pacing.speed),
+        "event_time": pacing.event_times(slot.event_time[start:stop], epoch),
     }
     payload = stream.payload(slot, start, stop)
     return pa.RecordBatch.from_pydict(columns | {name: pa.array(values) for name, values in payload.items()})

@@ -8,10 +8,16 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.policies import Organic
 from penstock.sim.closed_loop import run_policy
-from penstock.sim.plants.regions.flow import flow
-from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, RegionOperator, SimulatedRegion, chain
 from penstock.sim.plants.regions.groups import regrouped
+from penstock.sim.plants.regions.region_graph import (
+    FlowCosts,
+    RegionGraph,
+    RegionOperator,
+    SimulatedRegion,
+    chain,
+)
 from penstock.sim.plants.regions.regions_plant import RegionsPlant
+from penstock.sim.plants.regions.steady_flow import flow
 from penstock.testing import check_plant
 
 FREE = FlowCosts(entry=0.0, transfer=0.0, replication=0.0, skew=0.0)

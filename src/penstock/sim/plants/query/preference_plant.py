@@ -14,8 +14,8 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.core.utilisation import utilisation
 from penstock.disorder import KSlack
-from penstock.disorder.state import Disorder
 from penstock.disorder.stats import partition_stats
+from penstock.disorder.strategy import Disorder
 from penstock.preference.panes import PaneModel
 from penstock.preference.splitting import PidSplitting, Splitting, StatisticSplitting, splitting
 from penstock.sim.plants.query.pane_stage import PaneResult, SimulatedPaneStage

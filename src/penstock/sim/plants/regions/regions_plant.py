@@ -16,9 +16,9 @@ from penstock.core.observation import (
     RegionObservation,
     StageObservation,
 )
-from penstock.sim.plants.regions.flow import Config, FlowRates, Pipe, flow
-from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, SimulatedRegion
 from penstock.sim.plants.regions.groups import regrouped
+from penstock.sim.plants.regions.region_graph import FlowCosts, RegionGraph, SimulatedRegion
+from penstock.sim.plants.regions.steady_flow import Config, FlowRates, Pipe, flow
 from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.setting import Setting
 

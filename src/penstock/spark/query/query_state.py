@@ -7,7 +7,7 @@ from math import nan
 from typing import Any
 
 from penstock.core.belief import Belief
-from penstock.disorder.state import DisorderState
+from penstock.disorder.strategy import DisorderState
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.reports import FoldReport
 

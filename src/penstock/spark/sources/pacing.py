@@ -23,11 +23,11 @@ EVENT_TIME = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Pacing:
     """The options that both sources share.
 
-    >>> Delivery.parse({"rowsPerBatch": "5000", "rate": "10"})
-    (Delivery(realtime=False, speed=1.0, rows_per_batch=5000, partitions=2, epoch=None), {'rate': '10'})
+    >>> Pacing.parse({"rowsPerBatch": "5000", "rate": "10"})
+    (Pacing(realtime=False, speed=1.0, rows_per_batch=5000, partitions=2, epoch=None), {'rate': '10'})
     """
 
     realtime: bool = False
@@ -48,7 +48,7 @@ class Delivery:
             )
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> "tuple[Delivery, dict[str, str]]":
+    def parse(cls, options: Mapping[str, str]) -> "tuple[Pacing, dict[str, str]]":
         """Take these options out of all options; the rest is for the source itself."""
         rest, found = {}, {}
         names = {camel(name).lower(): name for name in cls.__dataclass_fields__}

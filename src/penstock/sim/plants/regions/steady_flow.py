@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf, log2
 
-from penstock.sim.plants.regions.graph import FlowCosts, RegionGraph, SimulatedRegion
+from penstock.sim.plants.regions.region_graph import FlowCosts, RegionGraph, SimulatedRegion
 
 #: First operators of the pipelines, and replicas, of a region.
 Config = tuple[tuple[int, ...], int]
