@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import unknown
 from penstock.sim.load import Load
 from penstock.traffic import map2, poisson
@@ -16,8 +16,6 @@ from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import daily, flash_crowd, steps
 from penstock.traffic.walk import RandomWalk
 from penstock_lab import recorded_traces
-
-Floats = NDArray[np.float64]
 
 #: Rows a second of drawn loads: enough for a share of late rows, few enough to be quick.
 RATE = 100.0

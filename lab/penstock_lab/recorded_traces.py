@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError, unknown
 from penstock.sim import load as generated
 from penstock.sim.load import Load
@@ -18,8 +18,6 @@ from penstock.traffic import map2
 from penstock.traffic.composition import Shaped
 from penstock.traffic.shapes import RateShape
 from penstock_lab.data import data_folder
-
-Floats = NDArray[np.float64]
 
 #: Name -> what it is.
 TRACES = {

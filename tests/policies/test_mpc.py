@@ -15,8 +15,9 @@ from penstock.models import fit_map2
 from penstock.models.power import PowerModel
 from penstock.policies import Mpc
 from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, stage_costs
-from penstock.policies.search import exhaustive, shortest_path
+from penstock.policies.search import shortest_path
 from penstock.policies.waiting import GRID, BurstWait, KingmanWait, burst_wait
+from penstock_lab.searches import exhaustive
 
 LAST = LastValue()
 FREQUENCIES = tuple(round(1.2 + 0.1 * i, 1) for i in range(9))

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.policies.search import branch_and_bound, exhaustive, shortest_path
+from penstock.policies.search import shortest_path
+from penstock_lab.searches import branch_and_bound, exhaustive
 
 
 @st.composite

@@ -49,17 +49,14 @@ def test_the_relay_finds_the_gains_of_a_known_process():
     assert kp == pytest.approx(0.6 * ku, rel=0.15)
     assert ki == pytest.approx(1.2 * ku / (4 * delay), rel=0.15)
     assert kd == pytest.approx(0.075 * ku * 4 * delay, rel=0.15)
-    tuned = relay.tuned(state, Pid(kp=9.0))
-    assert tuned.kp == kp
 
 
-def test_without_a_cycle_the_fixed_gains_stay():
+def test_without_a_cycle_no_gains_are_found():
     relay = Relay(patience=30)
     state = RelayState()
     while not relay.done(state):
         state, _ = relay.step(state, 0.1)
     assert relay.gains(state) is None
-    assert relay.tuned(state, Pid(kp=1.8)).kp == 1.8
 
 
 def test_a_limit_must_be_positive():

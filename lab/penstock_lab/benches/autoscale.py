@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
 from penstock.picture import BLUE, GREEN, INK, PURPLE, RED, picture
@@ -24,8 +24,6 @@ from penstock.traffic.trace import read_trace
 from penstock_lab.data import data_folder
 from penstock_lab.results import ResultsPage, Table, announce
 from penstock_lab.trials.autoscale import AutoscaleTrial, request
-
-Floats = NDArray[np.float64]
 
 #: Seconds in which executors come up and compile, and a policy that fits models sees warm batches before it is judged.
 WARM = 60.0

@@ -19,10 +19,11 @@ from penstock.models import fit_map2
 from penstock.policies import Fuzzy, Mead, Mpc
 from penstock.policies.fuzzy import infer
 from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, stage_costs
-from penstock.policies.search import branch_and_bound, shortest_path
+from penstock.policies.search import shortest_path
 from penstock.policies.waiting import KingmanWait
 from penstock.testing.policy_suite import example_observations
 from penstock_lab.results import ResultsPage, Table
+from penstock_lab.searches import branch_and_bound
 
 FREQUENCIES = tuple(round(1.2 + 0.1 * i, 1) for i in range(9))
 VOLTAGES = tuple(np.linspace(0.82, 0.98, 9).tolist())

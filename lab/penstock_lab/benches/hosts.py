@@ -13,8 +13,8 @@ from typing import Any
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.cluster import LocalCluster
-from penstock.testing.hosts import Hosts
 from penstock.testing.s3 import LocalS3
+from penstock_lab.network_hosts import Hosts
 from penstock_lab.results import ResultsPage, Table, announce
 
 PARTS = ("query", "flow")

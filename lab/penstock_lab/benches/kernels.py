@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.preference import dominance_factor, skyline
@@ -16,8 +16,6 @@ from penstock.preference.builders import minimize, skyline_of
 from penstock.preference.cross import NEVER, dominated_by, latest_dominator
 from penstock.preference.sliding import LiveSet
 from penstock_lab.results import ResultsPage, Table
-
-Floats = NDArray[np.float64]
 
 
 def run(quick: bool, folder: Path) -> ResultsPage:
@@ -61,7 +59,7 @@ def medians_ms(works: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str
     return {name: float(np.median(values)) * 1e3 for name, values in times.items()}
 
 
-def _opponents() -> dict[str, Callable[[Floats], NDArray[np.int64]]]:
+def _opponents() -> dict[str, Callable[[Floats], Ints]]:
     try:
         import moocore
         import paretoset
@@ -188,7 +186,7 @@ def _slide(panes: list[Floats]) -> None:
 
 
 @jit
-def _plain(candidates: Floats, reference: Floats, panes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _plain(candidates: Floats, reference: Floats, panes: Ints) -> Ints:
     latest = np.full(len(candidates), NEVER, dtype=np.int64)
     for i in range(len(candidates)):
         for j in range(len(reference)):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.journal import read
 from penstock.spark.actuators import cpu_share
@@ -27,8 +27,6 @@ from penstock_lab.data import data_file
 from penstock_lab.results import ResultsPage, Table, announce
 from penstock_lab.trials.chain import Request, write
 from penstock_lab.trials.chain_logs import SAMPLE
-
-Floats = NDArray[np.float64]
 
 WARM = 15.0
 #: The recorded trace, and a stream whose bursts last longer than a batch.

@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import unknown
 from penstock.models import Erlang, MapPh1, MicroBatch, fit_kpc, fit_map2, kpc
 from penstock.models.comparison import compare_loads
@@ -25,8 +25,6 @@ from penstock.traffic.trace import read_trace
 from penstock_lab import recorded_traces
 from penstock_lab.benches import models_unseen
 from penstock_lab.results import ResultsPage, Table
-
-Floats = NDArray[np.float64]
 
 LOADS = (0.5, 0.7, 0.9)
 #: What MEAD reports for the same steps (section VII-D), seconds.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.models import Erlang, MapPh1, fit_kpc
 from penstock.models.kingman import Kingman
 from penstock.models.lindley import simulate_queue
@@ -27,8 +27,6 @@ from penstock.traffic.walk import RandomWalk
 from penstock_lab import recorded_traces
 from penstock_lab.judging import at_least
 from penstock_lab.results import ResultsPage, Table
-
-Floats = NDArray[np.float64]
 
 LOADS = (0.5, 0.7, 0.9)
 MODELS = ("MAP", "M/G/1", "Kingman")

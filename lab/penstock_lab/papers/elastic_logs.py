@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.picture import COLOURS, INK
 from penstock_lab.judging import every, judged, near
 from penstock_lab.papers.drawing import draw
@@ -23,8 +23,6 @@ from penstock_lab.papers.elastic_streams import STREAMS
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
 from penstock_lab.results import ResultsPage, Table
-
-Floats = NDArray[np.float64]
 
 #: Tables 4 and 5, the games: (threads of panes, of windows, splitting, delta %, CV) for both queries.
 GAMES: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {

@@ -6,12 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock_lab import recorded_traces
-
-Floats = NDArray[np.float64]
 
 
 def recorded_file(name: str) -> Path:

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Knob
 from penstock.core.guards import Guards
 from penstock.core.metrics import Metric
@@ -17,8 +17,6 @@ from penstock.sim.closed_loop import run_policy
 from penstock.sim.plants.network import OperatorNetwork
 from penstock.traffic import map2, poisson
 from penstock_lab import recorded_traces
-
-Floats = NDArray[np.float64]
 
 #: Half an hour of each stream, as in the paper.
 SECONDS = 1800.0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.picture import COLOURS, INK
-from penstock.policies.search import branch_and_bound, exhaustive, shortest_path
+from penstock.policies.search import shortest_path
 from penstock_lab import recorded_traces
 from penstock_lab.judging import every, judged, near
 from penstock_lab.papers.differences import explain
@@ -17,6 +17,7 @@ from penstock_lab.papers.mpc_migration import migration
 from penstock_lab.papers.mpc_runs import FREQUENCIES, MOST, WALKS, MpcOutcome, MpcRun, execute
 from penstock_lab.papers.parallel import spread
 from penstock_lab.results import ResultsPage, Table
+from penstock_lab.searches import branch_and_bound, exhaustive
 
 STRATEGIES = ("Th-Node", "Th-Power", "Lat-Node", "Lat-Power")
 #: (name, switching cost, horizon)

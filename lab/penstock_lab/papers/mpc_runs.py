@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.controller import Controller, run
 from penstock.core.guards import Guards
 from penstock.core.jit import jit
@@ -18,8 +19,6 @@ from penstock.sim.plants.operator.partitioned_operator import OperatorCosts, Par
 from penstock.sim.plants.operator.triggers import Triggers
 from penstock.traffic.keys import zipf_frequencies
 from penstock_lab import recorded_traces
-
-Floats = NDArray[np.float64]
 
 KEYS, SLIDE, MOST = 2836, 25, 12
 #: Random walks over which figures are averaged: a single one has too few violations to tell strategies apart.
@@ -59,14 +58,14 @@ def _day(seconds: int) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def _quotes(path: str) -> NDArray[np.int64]:
+def _quotes(path: str) -> Ints:
     with gzip.open(path, "rb") as lines:
         text = lines.read().split(b"\n")[1:]
     times = np.array([int(line.split(b",", 1)[0]) for line in text if line]) // 1000
     return np.bincount(times - times.min())
 
 
-def alias_tables(weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
+def alias_tables(weights: Floats) -> tuple[Floats, Ints]:
     """Tables for drawing a key in constant time (Walker's alias method)."""
     n = len(weights)
     scaled, threshold, other = weights * n, np.ones(n), np.arange(n)
@@ -81,7 +80,7 @@ def alias_tables(weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 @jit
 def quote_triggers(
-    rates: Floats, threshold: Floats, other: NDArray[np.int64], slide: int, rng: np.random.Generator
+    rates: Floats, threshold: Floats, other: Ints, slide: int, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Poisson quotes of each second's rate; a quote triggers when it is the slide-th of its key since the last one."""
     n = len(threshold)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Capacity
 from penstock.core.controller import Controller, run
 from penstock.core.decision import Decision
@@ -28,8 +28,6 @@ from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import steps
 from penstock.traffic.walk import RandomWalk
 from penstock_lab.papers.elastic_recordings import recorded_events
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 import penstock.spark
+from penstock.core.arrays import Floats
 from penstock.policies import Static
 from penstock.spark.attach.autoscaler import Autoscaler
 from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.attach.settings import Settings
 from penstock.spark.cluster import LocalCluster
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def main() -> None:
     }  # operators overlap from the first rows on
     spark = penstock.spark.session(request.master, app=f"mead-{request.method}", config=options)
     chained = operators(request.patterns)
-    with penstock.spark.running(spark), CpuShare(levels=CPU_LEVELS) as shares:
+    with penstock.spark.running(spark), CpuShare() as shares:
         groups = {o.name: str(shares.group(o.name).path) for o in chained}
         uses = folder / "uses.txt"
         watcher = Watcher(spark, lambda id_, name: True).begin()

@@ -46,7 +46,7 @@ class ChainPlant:
         self._uses, self._offset = uses, 0
         self._history: deque[SeenBatch] = deque(maxlen=HISTORY)
         self._trigger, self._clock = trigger, clock
-        self._planned = dict.fromkeys(names, shares.levels[-1])
+        self._planned = dict.fromkeys(names, 1.0)
         for name in names:
             shares.set_share(name, self._planned[name])
         self._start = self._last = clock()

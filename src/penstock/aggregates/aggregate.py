@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
+
 Array = NDArray[Any]
 #: The columns of partial results, by name.
 Partials = Mapping[str, Array]
-Ints = NDArray[np.int64]
 
 
 class Aggregate(ABC):

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.aggregate import Aggregate, Array, Ints, Partials
+from penstock.aggregates.aggregate import Aggregate, Array, Partials
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError
 
 

@@ -8,7 +8,8 @@ import datasketches  # type: ignore[import-untyped]  # it has no stubs
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.aggregate import Aggregate, Array, Ints, Partials
+from penstock.aggregates.aggregate import Aggregate, Array, Partials
+from penstock.core.arrays import Ints, objects
 from penstock.core.errors import PenstockError
 
 
@@ -47,7 +48,7 @@ class Sketch(Aggregate):
     def combine(self, left: Partials, right: Partials) -> Partials:
         """Unions of pairs."""
         pairs = zip(left["sketch"], right["sketch"], strict=True)
-        return {"sketch": _objects([self._union(list(pair)) for pair in pairs])}
+        return {"sketch": objects([self._union(list(pair)) for pair in pairs])}
 
     def lifted(self, values: Array, rows: Ints, starts: Ints) -> Partials:
         """One sketch a run of values."""
@@ -56,7 +57,7 @@ class Sketch(Aggregate):
         for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
             here = values[begin:end][rows[begin:end] > 0]
             made.append(self._sketch(here) if len(here) else None)
-        return {"sketch": _objects(made)}
+        return {"sketch": objects(made)}
 
     def reduced(self, partials: Partials, rows: Ints, starts: Ints) -> Partials:
         """The union of each run; a run of one stays as it is."""
@@ -65,7 +66,7 @@ class Sketch(Aggregate):
             sketches[begin] if end - begin == 1 else self._union(list(sketches[begin:end]))
             for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        return {"sketch": _objects(made)}
+        return {"sketch": objects(made)}
 
     def lower(self, partials: Partials, rows: Ints) -> Any:
         """What each sketch says."""
@@ -155,9 +156,3 @@ class Distinct(Sketch):
 
     def _answer(self, sketch: bytes) -> Any:
         return round(datasketches.hll_sketch.deserialize(sketch).get_estimate())
-
-
-def _objects(values: list[Any]) -> Array:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out

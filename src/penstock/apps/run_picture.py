@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.control_quality import RunningQuality
 from penstock.core.tables import Tables
 from penstock.picture import BLUE, GREEN, INK, ORANGE, PURPLE, picture
-
-Floats = NDArray[np.float64]
 
 #: Seconds of the moving figures: short enough for a burst, long enough for several batches.
 SPAN = 1.0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import objects
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
 from penstock.core.records import SCHEMA, check, decode
@@ -226,6 +227,4 @@ def _table(rows: Iterable[dict[str, Any]]) -> Table:
 def _column(values: list[Any]) -> NDArray[Any]:
     if all(v is None or isinstance(v, int | float) or v in ("inf", "-inf") for v in values):
         return np.array([np.nan if v is None else float(v) for v in values])
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return objects(values)

@@ -7,13 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.dataflow.keyed_state import HELD, KeyedState, gathered
 from penstock.dataflow.layers import Assigned
 from penstock.dataflow.operators import Spec
 from penstock.dataflow.rows import Rows
 from penstock.dataflow.running_figures import rank_in_key
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints, objects
 from penstock.core.errors import PenstockError
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.keyed_state import (
@@ -32,7 +32,6 @@ from penstock.dataflow.records import record_filler, record_maker
 if TYPE_CHECKING:
     from penstock.dataflow.wiring import Task
 
-Ints = NDArray[np.int64]
 
 #: So many states written at once are put into the listed values one by one.
 FEW = 64
@@ -235,7 +234,7 @@ class KeyStates:
             dtype = self.state.columns[column.name].dtype
             whole = _fits_exactly(dtype)
             if whole is None:
-                check_column(operator, column, _objects(values))
+                check_column(operator, column, objects(values))
             elif not _surely_fit(values, dtype) and (wrong := [v for v in values if not whole(v)]):
                 raise BadState(
                     f"Operator '{operator}' put {wrong[0]!r} into its state column '{column.name}', which is "
@@ -257,7 +256,7 @@ class KeyStates:
         self.state.dropped[slots] = False
         for name, values in zip(names, kept.columns, strict=True):
             column = self.state.columns[name]
-            column[slots] = _objects(values) if column.dtype == object else np.array(values, column.dtype)
+            column[slots] = objects(values) if column.dtype == object else np.array(values, column.dtype)
         self._renew(kept.slots)
 
     def _renew(self, written: Sequence[int]) -> None:
@@ -284,12 +283,6 @@ class KeyStates:
             f"Operator '{operator}' took '{lost}' out of its state, which has {has}; give it a value, or clear "
             "all of them to forget the key."
         )
-
-
-def _objects(values: Sequence[Any]) -> Any:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
 
 
 def _fits_exactly(dtype: Any) -> Callable[[Any], bool] | None:

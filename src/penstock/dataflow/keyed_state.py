@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import objects
 from penstock.core.errors import PenstockError, unknown
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME, Assigned
@@ -270,9 +271,7 @@ def _filled(
 ) -> NDArray[Any]:
     if not _is_number(column.type):
         listed = gathered("state_" + column.name, column.type, assigned, layers, alive).to_pylist()
-        out = np.empty(len(listed), dtype=object)
-        out[:] = [column.default if v is None else v for v in listed]
-        return out
+        return objects([column.default if v is None else v for v in listed])
     values = np.full(len(alive), column.default, dtype=column.type.to_pandas_dtype())
     for number, layer in enumerate(layers):
         here = np.flatnonzero((assigned.found.layer == number) & alive)

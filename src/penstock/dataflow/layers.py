@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.jit import jit
 from penstock.dataflow.keys import Hashes, rehash
 
@@ -24,7 +25,6 @@ HASH, FLAGS, TIME = "__hash", "__flags", "__time"
 #: The key was dropped; the key goes by a second hash because another key had its first.
 DROPPED, DISPLACED = 1, 2
 
-Ints = NDArray[np.int64]
 #: Times as many hashes as are looked for that are gone through one by one; among more they are searched for.
 _FEW = 8
 

@@ -12,8 +12,8 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.dataflow.calls import CallWork, gallop, is_fatal, smallest
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.key_state import Kept, KeyState, KeyStates
@@ -21,8 +21,6 @@ from penstock.dataflow.keyed_state import BadState
 from penstock.dataflow.output import BadOutput, Output
 from penstock.dataflow.records import KeyQueue
 from penstock.dataflow.rows import Positions, Rows
-
-Ints = NDArray[np.int64]
 
 #: Keys whose tuples and states are dictionaries at the same time.
 TOGETHER = 1_000

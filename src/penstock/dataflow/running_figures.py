@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.jit import jit
-
-Ints = NDArray[np.int64]
 
 
 @jit

@@ -5,11 +5,10 @@ from functools import lru_cache
 from math import log2
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.policies.waiting import GRID
 
-Floats = NDArray[np.float64]
 #: Utilisation from which on a micro-batch query is taken to fall behind.
 _FULL = 0.98
 

@@ -7,8 +7,8 @@ passed over.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Bytes, Floats, Ints
 from penstock.core.jit import jit
 from penstock.preference.grid import EMPTY, padded
 from penstock.preference.points import Points
@@ -26,9 +26,7 @@ from penstock.preference.simd import (
     spread4,
 )
 
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+Places = Ints
 Store = tuple[Bytes, Bytes, Floats]
 
 

@@ -6,6 +6,7 @@ Rows already known not to dominate each other are never compared again: a merge 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.core.arrays import Bytes, Floats
 from penstock.core.jit import jit
 from penstock.preference.blocks import (
     copy_row,
@@ -15,7 +16,7 @@ from penstock.preference.blocks import (
     not_above_all,
     row_dominates,
 )
-from penstock.preference.grid import Bytes, Floats, encode, fitted, gray_place, octant, padded
+from penstock.preference.grid import encode, fitted, gray_place, octant, padded
 from penstock.preference.ordering import radix_order
 from penstock.preference.points import (
     Codes,

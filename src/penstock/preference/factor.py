@@ -8,10 +8,11 @@ le = #{a : p_a <= q_a} and lt = #{a : p_a < q_a}:  le >= k and lt >= 1.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.preference.blocks import filled_store, lanes
-from penstock.preference.grid import HUGE, Floats, encode, fitted, padded
+from penstock.preference.grid import HUGE, encode, fitted, padded
 from penstock.preference.points import Codes, Points, Rows, as_classes, as_points, members
 from penstock.preference.simd import at_least, bits_set, le4, le8, lowest_bit, lt4, lt8
 from penstock.preference.skyline import skyline

@@ -7,14 +7,12 @@ the answer.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Bytes, Floats
 from penstock.core.jit import jit
 from penstock.preference.points import Points, Rows
 from penstock.preference.simd import Word, upper4, upper8
 
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 Grid = tuple[Floats, Floats, Bytes]
 
 BINS = 1024

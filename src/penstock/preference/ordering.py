@@ -8,14 +8,13 @@ attributes; rows equal in all attributes stand beside each other.
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Bytes, Floats, Ints
 from penstock.core.jit import jit
 from penstock.preference.grid import HUGE, octant, padded
 from penstock.preference.points import Points, Rows
 
-Bytes = NDArray[np.uint8]
 Keys = NDArray[np.uint64]
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+Places = Ints
 
 _DIGIT = 11
 _SUM_BITS = 24

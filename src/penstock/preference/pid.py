@@ -1,6 +1,6 @@
 """A PID controller in discrete time, and its tuning by a relay experiment."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import pi
 
@@ -114,11 +114,6 @@ class Relay:
             return None
         ku = 4 * self.push / (pi * swing)
         return 0.6 * ku, 1.2 * ku / period, 0.075 * ku * period
-
-    def tuned(self, state: RelayState, pid: Pid) -> Pid:
-        """The controller with the gains found, or as it was."""
-        gains = self.gains(state)
-        return pid if gains is None else replace(pid, kp=gains[0], ki=gains[1], kd=gains[2])
 
     @staticmethod
     def _further(state: RelayState, measured: float) -> float:

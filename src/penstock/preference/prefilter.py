@@ -5,14 +5,12 @@ dropped on sight. (Godfrey, Shipley, Gryz: Maximal vector computation in large d
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.jit import jit
 from penstock.preference.blocks import lanes
 from penstock.preference.points import Points, Rows
 from penstock.preference.simd import le4, le8, lt4, lt8
-
-Floats = NDArray[np.float64]
 
 STRONG = 16
 #: Rows looked at before it is judged whether the filter is worth its time.

@@ -12,10 +12,9 @@ from llvmlite import ir  # type: ignore[import-untyped]  # published without typ
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
+from penstock.core.arrays import Bytes, Floats
+
 Word = np.uint64
 
 #: A counted loop in generated code (numba publishes no type for it).

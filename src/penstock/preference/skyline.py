@@ -7,9 +7,10 @@ that dominators come first; put row after row to a store of those kept so far, 6
 import numpy as np
 from numpy.typing import ArrayLike
 
+from penstock.core.arrays import Bytes, Floats
 from penstock.core.jit import jit
 from penstock.preference.blocks import copy_row, first_dominator, lanes, new_store, put
-from penstock.preference.grid import Bytes, Floats, encode, fitted, padded
+from penstock.preference.grid import encode, fitted, padded
 from penstock.preference.ordering import dominance_order
 from penstock.preference.points import Mask, Points, Rows, as_classes, as_points, no_nan, segments
 from penstock.preference.prefilter import survivors

@@ -16,14 +16,12 @@ from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation
 from penstock.core.tables import Tables, read
 from penstock.sim.plants.micro_batch import SparkCosts
-
-Floats = NDArray[np.float64]
 
 #: Batches that the fit needs at least, and the spread of their sizes below which sizes do not tell the overhead.
 _LEAST, _SPREAD = 5, 0.1

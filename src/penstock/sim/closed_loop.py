@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import ceil, inf, isnan, nan
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core import control_quality
+from penstock.core.arrays import Floats
 from penstock.core.control_quality import ControlQuality
 from penstock.core.controller import Controller, run
 from penstock.core.guards import Guards
@@ -19,8 +19,6 @@ from penstock.core.policy import AnyPolicy
 from penstock.core.tables import Tables
 from penstock.sim.histogram import Histogram
 from penstock.sim.plants.virtual import VirtualPlant
-
-Floats = NDArray[np.float64]
 
 #: Watts of one core that is in use, where a plant has no power model of its own (68.25 W / 12 cores, MPC 5.3.2).
 CORE_WATTS = 68.25 / 12

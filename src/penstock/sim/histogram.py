@@ -1,9 +1,8 @@
 """All response times of a run in a few thousand counters: exact mean and maximum, percentiles to within one percent."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from penstock.core.arrays import Floats
 
 _SHORTEST, _WIDTH, _BUCKETS = 1e-7, np.log(1.02), 1500
 

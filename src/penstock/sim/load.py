@@ -6,8 +6,8 @@ from math import inf
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError, unknown
 from penstock.traffic import map2, poisson
 from penstock.traffic.composition import Shaped
@@ -16,8 +16,6 @@ from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import steps
 from penstock.traffic.trace import read_trace
 from penstock.traffic.walk import RandomWalk
-
-Floats = NDArray[np.float64]
 
 #: Arrivals of a simulated run are held in memory.
 MOST_SIMULATED = 2e8

@@ -1,11 +1,9 @@
 """Figures of many single events: response times and arrivals."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.observation import UNKNOWN, Latency
-
-Floats = NDArray[np.float64]
 
 
 def latency_of(responses: Floats) -> Latency:

@@ -6,18 +6,15 @@
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import time
-import uuid
 from pathlib import Path
 from typing import Self
 
 from penstock.core.errors import PenstockError
 from penstock.spark.maven import cache_folder
-from penstock.testing.processes import LocalServer, die_with_parent, free_ports
+from penstock.testing.processes import LocalServer, free_ports
 
 MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 BUCKET = "penstock"
@@ -73,12 +70,11 @@ class LocalS3(LocalServer):
             query.start(stream, output=f"{server.address}/out", checkpoint=f"{server.address}/ck")
     """
 
+    kind = "S3 server"
+
     def __init__(self, *, host: str = "127.0.0.1", wait: float = 120.0) -> None:
-        self._host, self._wait = host, wait
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._password = uuid.uuid4().hex
-        self._port = 0
+        super().__init__(wait)
+        self._host, self._port = host, 0
 
     @property
     def address(self) -> str:
@@ -105,48 +101,14 @@ class LocalS3(LocalServer):
         command = [*prefix, str(program), "server", "--quiet", "--address", f"{self._host}:{self._port}"]
         command += ["--console-address", f"{self._host}:{self._console}", str(self._folder / "data")]
         own = {"MINIO_ROOT_USER": "penstock", "MINIO_ROOT_PASSWORD": self._password, "MINIO_BROWSER": "off"}
-        with (self._folder / "server.log").open("ab") as out:
-            self._process = subprocess.Popen(
-                command,
-                env={**os.environ, **own, "HOME": str(self._folder), "MINIO_UPDATE": "off"},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+        own |= {"HOME": str(self._folder), "MINIO_UPDATE": "off"}
+        self._launch(self._folder, command, {**os.environ, **own})
         if not prefix:
             self._await()
         return self
 
-    def kill(self) -> None:
-        """End the server at once, as a crash would."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-
-    def stop(self) -> None:
-        """End the server and remove what it kept."""
-        self.kill()
-        self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def _await(self) -> None:
-        assert self._process is not None
-        assert self._folder is not None
-        give_up = time.monotonic() + self._wait
-        while time.monotonic() < give_up and self._process.poll() is None:
-            with contextlib.suppress(OSError):
-                if b" 200 " in _answer(self._host, self._port, "/minio/health/ready"):
-                    return
-            time.sleep(0.05)
-        log = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
-        raise PenstockError(
-            f"The S3 server did not come up within {self._wait:.0f} s ({(log or ['it wrote nothing'])[-1]})."
-        )
+    def _answers(self) -> bool:
+        return b" 200 " in _answer(self._host, self._port, "/minio/health/ready")
 
 
 def _answer(host: str, port: int, path: str) -> bytes:

@@ -8,12 +8,10 @@ are Phi(z_i), each uniform on [0, 1]. The most negative possible c is -1/(d-1).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError, unknown
-
-Floats = NDArray[np.float64]
 
 CORRELATED = 0.5
 #: Share of the most negative possible correlation; at the full one nothing would dominate anything.

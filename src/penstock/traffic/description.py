@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.traffic.batching import Batching, batching
 from penstock.traffic.dispersion import (
@@ -24,7 +24,6 @@ from penstock.traffic.trace import Trace
 #: Seconds that a described trace may last: three years, which is a window of counts each.
 MOST_WINDOWS = 1e8
 
-Floats = NDArray[np.float64]
 
 LAGS = 100
 #: The papers' words (PPQ table 2 and section 4.3.3): I = 207 is no bursts, 1000 low, 1507 to 2500 moderate or medium,

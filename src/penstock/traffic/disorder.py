@@ -8,13 +8,11 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError, unknown
 from penstock.traffic.pareto import CutPareto
 from penstock.traffic.seeds import Seeds
-
-Floats = NDArray[np.float64]
 
 
 class DelayModel(Protocol):

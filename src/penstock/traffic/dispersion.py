@@ -7,9 +7,8 @@ windows until the value settles). A finite trace gives a reading at a scale, not
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from penstock.core.arrays import Floats, Ints
 
 #: Fewer windows than this make a point of the curve too vague to show ...
 FEWEST_WINDOWS = 10
@@ -25,7 +24,7 @@ class DispersionCurve:
 
     scales: Floats
     values: Floats
-    windows: NDArray[np.int64]
+    windows: Ints
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class DispersionLimit:
     settled: bool
 
 
-def window_counts(arrival: Floats, window: float) -> NDArray[np.int64]:
+def window_counts(arrival: Floats, window: float) -> Ints:
     """Arrivals in each whole window from the first arrival on.
 
     >>> window_counts(np.array([0.0, 0.4, 1.1, 2.0]), 1.0).tolist()

@@ -7,11 +7,9 @@ differences, up to a cap: exact scaling is never met in practice, and the finest
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.traffic.dispersion import window_counts
-
-Floats = NDArray[np.float64]
 
 #: Windows start at so many mean gaps: below, every stream looks like Poisson.
 _FIRST_GAPS = 64.0

@@ -4,12 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def zipf_frequencies(keys: int, exponent: float) -> Floats:

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.jit import jit
-
-Floats = NDArray[np.float64]
 
 #: The memory reaches so many steps back; beyond, correlations die out.
 REACH = 1e8
@@ -36,7 +34,7 @@ class LongMemory:
     weights: Floats
     decays: Floats
 
-    def correlation(self, lags: NDArray[np.int64] | Floats) -> Floats:
+    def correlation(self, lags: Ints | Floats) -> Floats:
         """The correlation at these lags."""
         with np.errstate(under="ignore"):
             return np.asarray(

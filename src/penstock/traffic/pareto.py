@@ -9,10 +9,9 @@ from functools import cached_property
 from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-Floats = NDArray[np.float64]
+from penstock.core.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.picture import BLUE, INK, RED, picture
 from penstock.traffic.description import Description
 from penstock.traffic.dispersion import window_counts
-
-Floats = NDArray[np.float64]
 
 
 def plot_trace(path: Path, arrival: Floats, found: Description, title: str = "") -> None:

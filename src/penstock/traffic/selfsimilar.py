@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import eval_hermitenorm, gammaln, ndtr, ndtri
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.traffic.memory import WHITE, LongMemory, fit_memory, fractional_noise_correlation
 from penstock.traffic.pareto import CutPareto
 from penstock.traffic.process import BLOCK, BlockProcess, State, Times, check_rate
 
-Floats = NDArray[np.float64]
 _HERMITE_TERMS = 40
 _QUADRATURE = 200_000
 #: Below this Hurst parameter, correlations of a thousandth and less are left out.

@@ -11,11 +11,10 @@ from itertools import pairwise
 from math import pi
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

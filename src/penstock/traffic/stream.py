@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.traffic.attributes import Attributes
 from penstock.traffic.disorder import DelayModel
 from penstock.traffic.keys import Keys
 from penstock.traffic.process import ArrivalProcess, Mark, check_size
 from penstock.traffic.seeds import Seeds
-
-Floats = NDArray[np.float64]
 
 #: Rows per slot, about, and rows per chunk of payload.
 SLOT_ROWS = 8192

@@ -11,12 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError, unknown
 from penstock.traffic.replay import check_arrivals
-
-Floats = NDArray[np.float64]
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _ENDINGS = (".parquet", ".csv", ".csv.gz")
@@ -98,9 +96,7 @@ def read_trace(
         raise PenstockError(str(error).replace("The trace", f"The trace '{path}'", 1)) from None
 
 
-def _values(
-    table: pa.Table, column: str, unit: str, path: str | Path
-) -> tuple[NDArray[np.int64] | Floats, float]:
+def _values(table: pa.Table, column: str, unit: str, path: str | Path) -> tuple[Ints | Floats, float]:
     """A column as it is, whole numbers as such so that no digit is lost, and its unit in seconds."""
     if column not in table.column_names:
         raise PenstockError(

@@ -12,13 +12,12 @@ from functools import cached_property
 from math import exp, log
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.traffic.process import BLOCK, BlockProcess, State, Times, check_rate
 
-Floats = NDArray[np.float64]
 _GRID = 300
 
 

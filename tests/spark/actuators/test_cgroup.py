@@ -31,8 +31,6 @@ def test_version_2_quota_is_written_as_quota_and_period(tmp_path):
     group.set_quota(0.4, period_us=100_000)
     assert (tmp_path / "g" / "cpu.max").read_text() == "40000 100000"
     assert group.quota() == 0.4
-    group.clear_quota()
-    assert group.quota() is None
 
 
 def test_version_1_quota_is_written_in_two_files(tmp_path):

@@ -48,8 +48,8 @@ def used_more(pid: int, low: float, limit: float) -> bool:
 def test_a_quota_is_read_back_and_removed_with_the_run():
     hierarchy = find_hierarchy()
     with CpuShare(hierarchy) as shares:
-        assert shares.set_level("a", 0) == pytest.approx(0.40)
-        assert shares.set_level("a", 4) == pytest.approx(1.0)
+        assert shares.set_share("a", 0.4) == pytest.approx(0.40)
+        assert shares.set_share("a", 1.0) == pytest.approx(1.0)
         assert shares.shares == {"a": 1.0}
         folder = shares.group("a").path
         assert folder.exists()
@@ -147,11 +147,3 @@ def test_a_worker_joins_the_group_of_the_pipeline_it_runs():
 def test_names_that_would_leave_the_folder_are_refused(name):
     with CpuShare() as shares, pytest.raises(PenstockError, match="cannot name"):
         shares.group(name)
-
-
-@needs_cgroups
-def test_levels_must_ascend_and_exist():
-    with pytest.raises(PenstockError, match="ascending"):
-        CpuShare(levels=(1.0, 0.5))
-    with CpuShare() as shares, pytest.raises(PenstockError, match="level 5"):
-        shares.set_level("a", 5)

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from math import isfinite, nan
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Capacity
 from penstock.core.observation import Latency, Observation, StageObservation
-
-Floats = NDArray[np.float64]
 
 #: Seconds until an executor is there and by which it slows its first batch, until measured.
 ARRIVES_AFTER, WARM_UP = 5.0, 2.5

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import ceil, inf, nan
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change
 from penstock.core.errors import PenstockError
@@ -22,7 +22,6 @@ from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.setting import Setting
 from penstock.sim.summary import dispersion_of, latency_of, scv_of
 
-Floats = NDArray[np.float64]
 RECENT = 50_000  # inter-arrival times that an observation carries
 
 

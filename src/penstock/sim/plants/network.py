@@ -12,6 +12,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change
 from penstock.core.errors import PenstockError
@@ -22,9 +23,6 @@ from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.power import watts
 from penstock.sim.setting import Setting
 from penstock.sim.summary import dispersion_of, latency_of, scv_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,9 @@
 """A FIFO station with one queue and several like servers, simulated tuple by tuple from given arrivals."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.jit import jit
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class SimulatedStation:

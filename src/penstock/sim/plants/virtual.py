@@ -7,11 +7,12 @@ the wall clock, and all randomness comes from a seed, so a run is the same every
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.observation import LastChange, Observation
 from penstock.core.plant import Applied
-from penstock.sim.histogram import Floats, Histogram
+from penstock.sim.histogram import Histogram
 from penstock.sim.setting import Setting
 
 

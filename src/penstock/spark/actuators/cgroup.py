@@ -70,13 +70,6 @@ class CpuGroup:
             (self.path / "cpu.cfs_period_us").write_text(str(period_us))
             (self.path / "cpu.cfs_quota_us").write_text(str(quota))
 
-    def clear_quota(self) -> None:
-        """Let the group use whatever there is."""
-        if self.version == 2:
-            (self.path / "cpu.max").write_text(f"max {PERIOD_US}")
-        else:
-            (self.path / "cpu.cfs_quota_us").write_text("-1")
-
     def quota(self) -> float | None:
         """The limit in cores as the kernel has it, or None where there is none."""
         if self.version == 2:

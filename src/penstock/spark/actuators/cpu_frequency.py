@@ -2,7 +2,6 @@
 
 import contextlib
 from pathlib import Path
-from types import TracebackType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.probe_result import ProbeResult
@@ -57,9 +56,7 @@ class CpuFrequency:
     def __enter__(self) -> "CpuFrequency":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -10,48 +10,22 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.cgroup import CgroupUnavailableError, CpuGroup, Hierarchy, find_hierarchy
 from penstock.spark.actuators.probe_result import ProbeResult
 from penstock.spark.actuators.processes import PROC, started_at, tree
 
-#: Five levels between 40 % and 100 % of a core, as MEAD section VII uses.
-LEVELS = (0.40, 0.55, 0.70, 0.85, 1.00)
-
 NAME = "CPU share"
 
 
 class CpuShare:
-    """The CPU quotas of one run.
+    """The CPU quotas of one run, in a hierarchy that is found and tried by default."""
 
-    Parameters
-    ----------
-    hierarchy
-        Where the groups are made; found and tried by default.
-    owner
-        The process that the groups live and die with.
-    levels
-        Shares that ``set_level`` can choose from, ascending.
-    cores
-        What a share of 1 means, in cores.
-    """
-
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        *,
-        owner: int | None = None,
-        levels: tuple[float, ...] = LEVELS,
-        cores: float = 1.0,
-    ) -> None:
-        if not levels or list(levels) != sorted(set(levels)) or levels[0] <= 0:
-            raise PenstockError(f"CPU levels must be positive and ascending, not {levels}.")
-        self.levels, self.cores = levels, cores
+    def __init__(self, hierarchy: Hierarchy | None = None) -> None:
         self._hierarchy = hierarchy or find_hierarchy()
         sweep(self._hierarchy)
-        self._folder = self._hierarchy.base / _run_name(owner or os.getpid())
+        self._folder = self._hierarchy.base / _run_name(os.getpid())
         self._groups: dict[str, CpuGroup] = {}
         try:
             self._folder.mkdir(exist_ok=True, parents=True)
@@ -88,23 +62,17 @@ class CpuShare:
                 CpuGroup(folder, self._hierarchy.version, folder).set_weight(len(self._groups))
 
     def set_share(self, name: str, share: float) -> float:
-        """Give a group a share of its cores; returns the quota the kernel then reports, in cores."""
+        """Give a group a share of a core, or several cores; returns the quota the kernel then reports, in cores."""
         group = self.group(name)
-        group.set_quota(share * self.cores)
+        group.set_quota(share)
         read_back = group.quota()
         return float("inf") if read_back is None else read_back
 
-    def set_level(self, name: str, level: int) -> float:
-        """Give a group one of the levels, counted from 0."""
-        if not 0 <= level < len(self.levels):
-            raise PenstockError(f"CPU level {level} does not exist; choose 0 to {len(self.levels) - 1}.")
-        return self.set_share(name, self.levels[level])
-
-    def add_tree(self, name: str, pid: int, proc: Path = PROC) -> list[int]:
+    def add_tree(self, name: str, pid: int) -> list[int]:
         """Move a process and its descendants into a group; what they start later is born there."""
         group = self.group(name)
         inside = set(group.pids())
-        return [p for p in tree(pid, proc) if p not in inside and group.add(p)]
+        return [p for p in tree(pid) if p not in inside and group.add(p)]
 
     def remove(self, name: str) -> None:
         """Send the group's processes home and remove it."""
@@ -122,9 +90,7 @@ class CpuShare:
     def __enter__(self) -> "CpuShare":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

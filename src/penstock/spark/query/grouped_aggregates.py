@@ -15,11 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.aggregates.aggregate import Aggregate
+from penstock.core.arrays import Ints, objects
 from penstock.core.errors import PenstockError, unknown
 from penstock.preference.group_codes import group_codes
 
 CODE = "__code"
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,7 @@ def _starts(changes: NDArray[np.bool_], size: int) -> Ints:
 
 def _array(column: Any) -> Any:
     """A column as numpy; binary as objects."""
-    if pa.types.is_binary(column.type):
-        out = np.empty(len(column), dtype=object)
-        out[:] = column.to_pylist()
-        return out
-    return column.to_numpy()
+    return objects(column.to_pylist()) if pa.types.is_binary(column.type) else column.to_numpy()
 
 
 def _result(values: Any, rows: Ints, kind: pa.DataType, one: Aggregate) -> Any:

@@ -19,10 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.jit import jit
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Places of the numbers in the ``clock`` array: when the splitter is free, when all state is moved, tuples held back,
 #: and the time the splitter spent blocked by full queues.

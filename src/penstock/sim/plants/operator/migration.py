@@ -3,10 +3,8 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from penstock.core.arrays import Floats, Ints
 
 Protocol = Literal["MP", "R-BLK", "S-BLK"]
 PROTOCOLS: tuple[Protocol, ...] = ("MP", "R-BLK", "S-BLK")

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from math import inf, nan
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
@@ -22,7 +22,6 @@ from penstock.sim.power import watts
 from penstock.sim.setting import Setting
 from penstock.sim.summary import dispersion_of, latency_of, scv_of
 
-Floats = NDArray[np.float64]
 RECENT = 50_000
 
 
@@ -160,10 +159,10 @@ class PartitionedOperator(VirtualPlant):
             return self._migrate(self._balanced(int(change.number)))
         return LastChange()
 
-    def _balanced(self, workers: int) -> NDArray[np.int64]:
+    def _balanced(self, workers: int) -> Ints:
         return np.array(dealt(self._loads, workers), dtype=np.int64)
 
-    def _migrate(self, routing: NDArray[np.int64]) -> LastChange:
+    def _migrate(self, routing: Ints) -> LastChange:
         moved = np.flatnonzero(routing != self.routing)
         if not len(moved):
             return LastChange()
@@ -180,7 +179,7 @@ class PartitionedOperator(VirtualPlant):
         delayed = pause * self.stream.rate * float(self._loads[moved].sum() / self._loads.sum())
         return LastChange(0.0, pause, delayed, len(moved) * self.costs.state_bytes)
 
-    def _hold_back(self, moved: NDArray[np.int64], available: float) -> None:
+    def _hold_back(self, moved: Ints, available: float) -> None:
         """S-BLK: tuples of these keys wait at the splitter; so do those of keys that still wait for an earlier change."""
         before = float(self._clock[kernel.MOVED])
         if before <= self._now and not self._clock[kernel.HELD]:
@@ -190,7 +189,7 @@ class PartitionedOperator(VirtualPlant):
         self._moving[moved] = True
         self._clock[kernel.MOVED] = available
 
-    def _set_aside(self, moved: NDArray[np.int64], available: Floats, routing: NDArray[np.int64]) -> None:
+    def _set_aside(self, moved: Ints, available: Floats, routing: Ints) -> None:
         """MP: tuples wait at the new replica; state that is still on its way from an earlier change goes on from there."""
         late = self._available[moved] > self._now
         onward = np.where(late, self._available[moved] + self.costs.hand_over, -inf)
@@ -223,7 +222,7 @@ class PartitionedOperator(VirtualPlant):
         power = watts(self._workers.amount, self._frequency.amount)
         return Observation(self._now, period, (stage,), latency=stage.latency, power=power)
 
-    def _done_until(self, last: int) -> NDArray[np.int64]:
+    def _done_until(self, last: int) -> Ints:
         return np.flatnonzero(self._departures[:last] <= self._now)
 
     def _stage(
@@ -231,7 +230,7 @@ class PartitionedOperator(VirtualPlant):
         period: float,
         first: int,
         last: int,
-        done: NDArray[np.int64],
+        done: Ints,
         responses: Floats,
         arrived: Floats,
         backlog: float,
@@ -282,7 +281,7 @@ class PartitionedOperator(VirtualPlant):
         blocked, self._blocked = total - self._blocked, total
         return min(1.0, blocked / period)
 
-    def _busy(self, done: NDArray[np.int64], start: float) -> Floats:
+    def _busy(self, done: Ints, start: float) -> Floats:
         """Seconds each replica worked in the period: whole services, and the parts of those that reach across its ends."""
         spent = self._departures[done] - np.maximum(self._starts[done], start)
         busy: Floats = np.bincount(
@@ -297,7 +296,7 @@ class PartitionedOperator(VirtualPlant):
         return busy
 
 
-def _balance(scheduled: NDArray[np.int64]) -> float:
+def _balance(scheduled: Ints) -> float:
     mean = scheduled.mean()
     return float(scheduled.max() / mean) if mean > 0 else 1.0
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Bytes, Floats, Ints
 from penstock.core.jit import jit
 from penstock.preference.blocks import not_above_all
 from penstock.preference.cross import dominated_by
@@ -22,9 +23,7 @@ from penstock.preference.grid import padded
 from penstock.preference.simd import lowest_bit
 
 Points = NDArray[np.float32]
-Rows = NDArray[np.float64]
-Bytes = NDArray[np.uint8]
-Ints = NDArray[np.int64]
+Rows = Floats
 
 #: Tuples that are compared at once; capacities of slots are multiples of it.
 BLOCK = 64

@@ -8,15 +8,12 @@ gives its result on after the rows that were queued before. Workers that are rem
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Bytes, Floats, Ints
 from penstock.core.jit import jit
 from penstock.preference.grid import padded
 from penstock.preference.scheduling import OpenPane, assign, handed_over
-from penstock.sim.plants.query.bnl import BLOCK, Bytes, Points, Pool, Rows, insert
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from penstock.sim.plants.query.bnl import BLOCK, Points, Pool, Rows, insert
 
 
 @dataclass(frozen=True)

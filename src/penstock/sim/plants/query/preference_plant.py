@@ -5,8 +5,8 @@ from math import inf, nan
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change
 from penstock.core.errors import PenstockError
@@ -24,8 +24,6 @@ from penstock.sim.plants.query.window_stage import SimulatedWindowStage, Strateg
 from penstock.sim.plants.virtual import VirtualPlant
 from penstock.sim.setting import Setting
 from penstock.sim.summary import latency_of, scv_of
-
-Floats = NDArray[np.float64]
 
 PANES, WINDOWS = "panes", "windows"
 

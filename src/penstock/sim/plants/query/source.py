@@ -6,13 +6,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.traffic.attributes import Attributes
 from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.seeds import Seeds
 
-Floats = NDArray[np.float64]
 Points = NDArray[np.float32]
 
 #: Rows of attributes that are drawn together, from a generator of their own.
@@ -94,7 +94,7 @@ def _moved(event_time: Floats, punctuation: Floats) -> Floats:
 
 
 @jit
-def _displaced(rank: NDArray[np.int64], gone: NDArray[np.int64]) -> Floats:
+def _displaced(rank: Ints, gone: Ints) -> Floats:
     """The same from the ranks of the event times and the rank below which rows have been released."""
     size = len(rank)
     tree = np.zeros(size + 1, dtype=np.int64)  # sums over ranks (Fenwick)
@@ -112,7 +112,7 @@ def _displaced(rank: NDArray[np.int64], gone: NDArray[np.int64]) -> Floats:
 
 
 @jit
-def _below(tree: NDArray[np.int64], rank: int) -> int:
+def _below(tree: Ints, rank: int) -> int:
     total = 0
     while rank > 0:
         total += tree[rank]

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-from types import TracebackType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.cluster import Host
@@ -47,9 +46,7 @@ class Hosts:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     def cut(self, number: int) -> None:
