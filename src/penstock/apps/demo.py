@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.apps import skyline
 from penstock.apps.summary import Option, Summary
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.page.address import listening, parse_address
 from penstock.traffic.spec import StreamSpec
@@ -71,7 +71,7 @@ def calm_rate() -> int:
     return int(round(min(max(known_rows * (known_seconds / min(taken)) ** 0.5, 1_000), 30_000), -2))
 
 
-def _rows() -> NDArray[np.float64]:
+def _rows() -> Floats:
     """A second of the demo's own stream."""
     rate = str(KNOWN[0])
     spec = StreamSpec.parse(

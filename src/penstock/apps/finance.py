@@ -18,6 +18,7 @@ from penstock.apps.flow_app import OPTIONS as COMMON
 from penstock.apps.flow_app import Collected, ends, recorded, run_app, whole
 from penstock.apps.own_data import is_topic, table_of, topic_rows
 from penstock.apps.summary import Option, Summary
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.dataflow.graph import Graph, Stream
@@ -90,12 +91,12 @@ def find_bargains(inputs: Mapping[str, Rows], state: Any, output: Any) -> None:
 
 @jit
 def _known(
-    order: NDArray[np.int64],
-    of_averages: NDArray[np.int64],
-    vwap: NDArray[np.float64],
-    of_quotes: NDArray[np.int64],
-    latest: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    order: Ints,
+    of_averages: Ints,
+    vwap: Floats,
+    of_quotes: Ints,
+    latest: Floats,
+) -> Floats:
     """The average price of its symbol that each quote meets; the latest averages are kept up to date."""
     out = np.empty(len(of_quotes))
     for at in order:
@@ -131,7 +132,7 @@ def oracle(trades: Iterable[Mapping[str, Any]], quotes: Iterable[Mapping[str, An
     return found
 
 
-def synthetic(values: NDArray[np.int64], symbols: int) -> dict[str, NDArray[Any]]:
+def synthetic(values: Ints, symbols: int) -> dict[str, NDArray[Any]]:
     """Prices and sizes out of numbers, at one millisecond each."""
     with np.errstate(over="ignore"):
         x = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -242,3 +242,17 @@ class Collected:
         """All rows in order of their batches; None if there were none."""
         tables = [self._tables[b] for b in sorted(self._tables)]
         return pa.concat_tables(tables) if tables else None
+
+
+class Largest:
+    """A sink on the driver that keeps the largest count of each name: counts never fall, so it is the last one."""
+
+    def __init__(self, name: str, count: str) -> None:
+        self._name, self._count = name, count
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, frame: Any, batch_id: int) -> None:
+        """Take a batch."""
+        table = frame.toArrow()
+        for name, n in zip(table[self._name].to_pylist(), table[self._count].to_pylist(), strict=True):
+            self.counts[name] = max(n, self.counts.get(name, 0))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import checked, run_app, whole
+from penstock.apps.flow_app import Largest, checked, run_app, whole
 from penstock.apps.network import log_line
 from penstock.apps.summary import Option, Summary
 from penstock.apps.wordcount import source_of_lines
@@ -124,20 +124,6 @@ def made_line(value: int) -> str:
         return f"line {value} that no parser knows"
     line = log_line(value)
     return line if value % 3 else line.replace("sshd", ("cron", "kernel", "systemd")[value // 3 % 3])
-
-
-class Largest:
-    """The largest count of each name."""
-
-    def __init__(self, name: str, count: str) -> None:
-        self._name, self._count = name, count
-        self.counts: dict[str, int] = {}
-
-    def __call__(self, frame: Any, batch_id: int) -> None:
-        """Take a batch."""
-        table = frame.toArrow()
-        for name, n in zip(table[self._name].to_pylist(), table[self._count].to_pylist(), strict=True):
-            self.counts[name] = max(n, self.counts.get(name, 0))
 
 
 def main(seconds: float, options: Mapping[str, str]) -> Summary:

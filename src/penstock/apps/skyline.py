@@ -16,10 +16,10 @@ from rich.live import Live
 from rich.table import Table
 
 import penstock as ps
-from penstock.apps.flow_app import tell_page
+from penstock.apps.flow_app import tell_page, whole
 from penstock.apps.run_picture import draw_run, headline
 from penstock.apps.summary import Option, Summary
-from penstock.core.errors import PenstockError, unknown
+from penstock.core.errors import unknown
 from penstock.core.journal import Journal
 from penstock.core.output_folder import output_folder
 from penstock.core.tables import Tables
@@ -126,8 +126,8 @@ def _query(options: Mapping[str, str]) -> ps.PreferenceQuery:
         disorder=_disorder(options["disorder"]),
         splitting=options["splitting"],
         window_strategy=options["windows"],
-        pane_workers=_whole(options, "workers"),
-        window_workers=_whole(options, "workers"),
+        pane_workers=whole(options, "workers"),
+        window_workers=whole(options, "workers"),
     )
 
 
@@ -135,9 +135,9 @@ def _preference(options: Mapping[str, str]) -> Preference:
     smaller = [c.strip() for c in options["minimize"].split(",") if c.strip()]
     larger = [c.strip() for c in options["maximize"].split(",") if c.strip()]
     if not smaller and not larger:
-        smaller = [f"a{i}" for i in range(_whole(options, "dims"))]
+        smaller = [f"a{i}" for i in range(whole(options, "dims"))]
     attributes = [*map(ps.minimize, smaller), *map(ps.maximize, larger)]
-    kind, k = options["query"], _whole(options, "k")
+    kind, k = options["query"], whole(options, "k")
     if kind == "skyline":
         return ps.skyline_of(*attributes)
     if kind == "k-dominant":
@@ -182,13 +182,6 @@ def _source(spark: Any, options: Mapping[str, str], seconds: float) -> Any:
 def _generated(options: Mapping[str, str]) -> dict[str, str]:
     names = ("rate", "dispersion", "shape", "dims", "distribution", "seed")
     return {"model": "map2", "delayMean": options["delay"], **{name: options[name] for name in names}}
-
-
-def _whole(options: Mapping[str, str], name: str) -> int:
-    try:
-        return int(options[name])
-    except ValueError:
-        raise PenstockError(f"--{name} needs a whole number, not '{options[name]}'.") from None
 
 
 def run_folder(name: str) -> str:

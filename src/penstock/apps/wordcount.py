@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.apps.flow_app import OPTIONS as COMMON
-from penstock.apps.flow_app import checked, ends, pieces, recorded, run_app, whole
+from penstock.apps.flow_app import Largest, checked, ends, pieces, recorded, run_app, whole
 from penstock.apps.own_data import is_topic, lines_of, topic_lines
 from penstock.apps.summary import Option, Summary
+from penstock.core.arrays import Ints
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import operator
 from penstock.dataflow.rows import Rows
@@ -86,23 +87,9 @@ def text(lines: int, words: int = ENGLISH, seed: int = 0) -> pa.Array:
     return pc.binary_join_element_wise(*[known.take(pa.array(row)) for row in ranks], " ")
 
 
-class Counts:
-    """The last count of each word."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def __call__(self, frame: Any, batch_id: int) -> None:
-        """Take the counts of a batch; a count never falls, so the larger one is the later."""
-        table = frame.toArrow()
-        for word, n in zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True):
-            if n > self.counts.get(word, 0):
-                self.counts[word] = n
-
-
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
-    kept = Counts()
+    kept = Largest("word", "count")
     recorded_lines: list[str] = []
 
     def flow(spark: Any, scratch: Path) -> Graph:
@@ -166,7 +153,7 @@ def log_lines(limit: int = 0) -> list[str]:
     return lines[:limit] if limit else lines
 
 
-def _word(values: NDArray[Any], at: int) -> NDArray[np.int64]:
+def _word(values: NDArray[Any], at: int) -> Ints:
     """Which word stands at a place of a sentence: frequent ones first, by the square of a pseudo-random share."""
     with np.errstate(over="ignore"):
         x = (values.astype(np.uint64) * np.uint64(WORDS_A_LINE) + np.uint64(at)) * np.uint64(
@@ -174,5 +161,5 @@ def _word(values: NDArray[Any], at: int) -> NDArray[np.int64]:
         )
         x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     share = ((x >> np.uint64(40)).astype(np.float64)) / 2**24
-    chosen: NDArray[np.int64] = (share**2 * len(VOCABULARY)).astype(np.int64)
+    chosen: Ints = (share**2 * len(VOCABULARY)).astype(np.int64)
     return chosen

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from penstock.core.arrays import Floats, Ints
 
 
 def fit(wanted: Sequence[int], limit: int) -> tuple[int, ...]:
@@ -34,7 +36,7 @@ def fit(wanted: Sequence[int], limit: int) -> tuple[int, ...]:
     return tuple(given)
 
 
-def deal(weights: ArrayLike, loads: NDArray[np.float64], *, heaviest_first: bool = True) -> NDArray[np.int64]:
+def deal(weights: ArrayLike, loads: Floats, *, heaviest_first: bool = True) -> Ints:
     """The place of each weight: one after the other to the least loaded place. ``loads`` grows by what each place gets.
 
     >>> deal([3.0, 1.0, 2.0], np.zeros(2)).tolist(), deal([1.0, 1.0, 9.0], np.zeros(2), heaviest_first=False).tolist()

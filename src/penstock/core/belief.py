@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
+from penstock.core.arrays import Ints
+
+Times = Ints
 
 #: So many rows confirm a jump, if they are the majority since it began.
 MANY = 10

@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nan
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Capacity, Knob, KnobValue
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
 
-FloatArray = NDArray[np.float64]
+FloatArray = Floats
 
 
 @dataclass(frozen=True, slots=True)

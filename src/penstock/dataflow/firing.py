@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError
 
-Counts = NDArray[np.int64]
+Counts = Ints
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ row must have the key of the row that caused it.
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.keys import Hashes, hash_keys
@@ -74,13 +74,11 @@ def check_kept(operator: str, keys: Keys, arrived: Mapping[str, Chunk], port: st
     return hashes
 
 
-def _numbers(positions: Positions) -> NDArray[np.int64]:
+def _numbers(positions: Positions) -> Ints:
     return positions if positions.ndim == 1 else positions[:, 1]
 
 
-def _strangers(
-    causes: NDArray[np.int64], before: Hashes, numbers: NDArray[np.int64], hashes: Hashes
-) -> NDArray[np.int64]:
+def _strangers(causes: Ints, before: Hashes, numbers: Ints, hashes: Hashes) -> Ints:
     """The rows whose key none of the rows at their position had."""
     if len(causes) == len(numbers) and (before == hashes).all() and (causes == numbers).all():
         return np.zeros(0, dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.core.arrays import objects
+from penstock.core.arrays import Ints, objects
 from penstock.core.errors import PenstockError, unknown
 from penstock.dataflow.firing import FiringRule
 from penstock.dataflow.layers import DISPLACED, DROPPED, FLAGS, HASH, TIME, Assigned
@@ -51,7 +51,7 @@ class KeyedState:
         keys: pa.Table,
         columns: dict[str, NDArray[Any]],
         new: NDArray[np.bool_],
-        at: NDArray[np.int64] | None = None,
+        at: Ints | None = None,
     ) -> None:
         self._keys, self._at = keys, at
         self.columns = columns
@@ -113,7 +113,7 @@ class KeyedState:
         )
         self.columns[name][slots] = due
 
-    def rules(self, spec: Spec) -> list[tuple[FiringRule, NDArray[np.int64]]]:
+    def rules(self, spec: Spec) -> list[tuple[FiringRule, Ints]]:
         """The firing rules in force, each with its keys."""
         texts = self.columns[RULE]
         distinct = set(texts.tolist())
@@ -128,7 +128,7 @@ class KeyedState:
 
     # The runtime's side.
 
-    def part(self, slots: NDArray[np.int64]) -> "KeyedState":
+    def part(self, slots: Ints) -> "KeyedState":
         """The states of some keys, to be changed without changing these."""
         columns = {
             n: pickle.loads(pickle.dumps(c[slots])) if c.dtype == object else c[slots]
@@ -138,7 +138,7 @@ class KeyedState:
         some.dropped, some.event_time = self.dropped[slots], self.event_time
         return some
 
-    def put(self, slots: NDArray[np.int64], some: "KeyedState") -> None:
+    def put(self, slots: Ints, some: "KeyedState") -> None:
         """Take over the states of some keys."""
         for name, column in some.columns.items():
             self.columns[name][slots] = column
@@ -198,7 +198,7 @@ def layer_of(
     spec: Spec,
     state: KeyedState,
     assigned: Assigned,
-    times: NDArray[np.int64] | None,
+    times: Ints | None,
     held: Mapping[str, pa.Array],
 ) -> pa.Table:
     """The new layer: what the keys at hand are now."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Bytes, Ints
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 
@@ -39,7 +40,7 @@ def hash_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> Hashe
     return np.zeros(table.num_rows, dtype=np.uint64) if combined is None else combined
 
 
-def group_of(hashes: Hashes, groups: int) -> NDArray[np.int64]:
+def group_of(hashes: Hashes, groups: int) -> Ints:
     """The key group of each hash: ``floor(top16(h) * groups / 2^16)``.
 
     >>> group_of(np.array([0, 2**64 - 1], dtype=np.uint64), 256).tolist()
@@ -99,7 +100,7 @@ def _hash_column(column: Any) -> Hashes:
     return _hash_column(array.cast(pa.string()))
 
 
-def _text(array: pa.Array, width: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+def _text(array: pa.Array, width: Any) -> tuple[NDArray[Any], Bytes]:
     _, offsets, data = array.buffers()
     if len(array) == 0 or offsets is None:
         return np.zeros(1, dtype=width), np.zeros(0, dtype=np.uint8)
@@ -122,7 +123,7 @@ def _combine(left: Hashes, right: Hashes) -> Hashes:
 
 
 @jit
-def _hash_bytes(offsets: NDArray[Any], data: NDArray[np.uint8]) -> Hashes:
+def _hash_bytes(offsets: NDArray[Any], data: Bytes) -> Hashes:
     """FNV-1a over the bytes of each text, finished like :func:`_mix`."""
     rows = len(offsets) - 1
     out = np.empty(rows, dtype=np.uint64)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError, unknown
 from penstock.dataflow.rows import MISFIT, Chunk, Positions, Rows, column_of, joined, misfits
 
@@ -69,7 +69,7 @@ class RowOutput:
             return {self.names[0]: self.rows}
         return dict(zip(self.names, zip(*self.rows, strict=True), strict=True))
 
-    def positions(self) -> NDArray[np.int64]:
+    def positions(self) -> Ints:
         """The position of each row: that of its call."""
         counts = np.diff(np.array([*self._firsts, len(self.rows)]))
         places = np.asarray(self._places, dtype=np.int64)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.dataflow.layers import grouped
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _sliceable(column: pa.ChunkedArray) -> Callable[[int, int], list[Any]]:
 class KeyQueue:
     """The tuples of one port, those of each key one after another."""
 
-    def __init__(self, rows: "Rows", slots: NDArray[np.int64], keys: int) -> None:
+    def __init__(self, rows: "Rows", slots: Ints, keys: int) -> None:
         self.order, bounds = grouped(slots, keys)
         self.records = Records(rows.take(self.order).table)
         self.positions = rows.positions[self.order]

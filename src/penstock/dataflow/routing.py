@@ -9,9 +9,10 @@ for it when the largest load is more than 1.3 times the smallest).
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from penstock.core.allocation import deal
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 
 #: The replica of each key group.
@@ -46,7 +47,7 @@ def rescale(routing: Routing, replicas: int) -> Routing:
     return rebalance(routing, np.ones(len(routing)), replicas, tolerance=0.0)
 
 
-def loads_of(routing: Sequence[int], weights: ArrayLike, replicas: int) -> NDArray[np.float64]:
+def loads_of(routing: Sequence[int], weights: ArrayLike, replicas: int) -> Floats:
     """The load of each replica: the sum of its groups' weights; groups of replicas that are gone count for nobody."""
     table, weight = np.asarray(routing, dtype=int), np.asarray(weights, dtype=float)
     there = table < replicas

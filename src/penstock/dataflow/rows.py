@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.dataflow.keys import Hashes
 from penstock.dataflow.records import Records
 from penstock.dataflow.running_figures import last_rows
 
-Positions = NDArray[np.int64]
-Slots = NDArray[np.int64]
+Positions = Ints
+Slots = Ints
 
 #: Seconds after which there are no times any more: about the year 9999.
 FAR = 253_402_300_800.0
@@ -75,7 +76,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     return whole if order is None else whole.take(order)
 
 
-def sorting(positions: Positions) -> NDArray[np.int64] | None:
+def sorting(positions: Positions) -> Ints | None:
     """The stable order by position; None if the rows are in order already."""
     if positions.ndim == 2:
         order = np.lexsort((positions[:, 1], positions[:, 0]))
@@ -113,7 +114,7 @@ class Rows:
         return self.table.column(name)
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> Ints:
         """The row number of each key's last tuple; -1 where a key has none here."""
         return last_rows(self.slots, self._keys)
 
@@ -130,7 +131,7 @@ class Rows:
         return Records(self.table).part(0, len(self))
 
 
-def event_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def event_times(column: pa.ChunkedArray) -> Ints:
     """A column of timestamps, or of seconds, in microseconds; what is no time is at the end of all times."""
     if column.null_count:
         column = column.fill_null(pa.scalar(0, pa.int64()).cast(column.type))
@@ -141,7 +142,7 @@ def event_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
     seconds = np.nan_to_num(
         np.asarray(column.cast(pa.float64(), safe=False).to_numpy()), nan=FAR, posinf=FAR, neginf=-FAR
     )
-    micros: NDArray[np.int64] = np.rint(np.clip(seconds, -FAR, FAR) * 1e6).astype(np.int64)
+    micros: Ints = np.rint(np.clip(seconds, -FAR, FAR) * 1e6).astype(np.int64)
     return micros
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError
 
 #: Delays below this are counted exactly; above, each doubling has as many buckets: 3 % wide.
@@ -83,7 +84,7 @@ def partition_stats(
     )
 
 
-def bucket_of(delays_us: ArrayLike) -> NDArray[np.int64]:
+def bucket_of(delays_us: ArrayLike) -> Ints:
     """The histogram bucket of each delay: exact below 32, then 32 buckets a doubling.
 
     >>> bucket_of([0, 31, 32, 63, 64, 66]).tolist()
@@ -92,7 +93,7 @@ def bucket_of(delays_us: ArrayLike) -> NDArray[np.int64]:
     delays = np.asarray(delays_us, dtype=np.int64)
     # The exponent of a float64 is exact here: a delay of 2^53 us would be 285 years.
     shift = np.maximum(np.frexp(delays.astype(np.float64))[1] - 6, 0)
-    buckets: NDArray[np.int64] = (shift * _FINE + (delays >> shift)).astype(np.int64)
+    buckets: Ints = (shift * _FINE + (delays >> shift)).astype(np.int64)
     return buckets
 
 

@@ -1,8 +1,8 @@
 """When the routing of a stage's keys is worth changing (MPC 3.3); the new one is :mod:`penstock.dataflow.routing`'s."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.observation import KeyLoad
 from penstock.dataflow import routing
 
@@ -10,7 +10,7 @@ from penstock.dataflow import routing
 OVERLOAD = 1.1
 
 
-def weights(keys: KeyLoad) -> NDArray[np.float64]:
+def weights(keys: KeyLoad) -> Floats:
     """Work of every key group: frequency times cost."""
     frequencies = np.asarray(keys.frequencies, dtype=float)
     return frequencies * np.asarray(keys.costs, dtype=float) if keys.costs else frequencies

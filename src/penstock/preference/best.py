@@ -1,8 +1,9 @@
 """Top-k: the rows with the k smallest scores."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.preference.points import Codes, Mask, Rows, as_classes
 
@@ -38,7 +39,7 @@ def top_k(scores: ArrayLike, k: int, *, exactly: bool = False, classes: ArrayLik
     return np.sort(np.append(better, equal[: k - len(better)]))
 
 
-def _best_of_classes(scores: NDArray[np.float64], classes: Codes, k: int, exactly: bool) -> Mask:
+def _best_of_classes(scores: Floats, classes: Codes, k: int, exactly: bool) -> Mask:
     """Ordered by class, score and row: a row stays if it is among its class's first k or equals the k-th."""
     n = len(scores)
     order = np.lexsort((scores, classes))

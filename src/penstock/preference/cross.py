@@ -4,9 +4,9 @@ Rows already known not to dominate each other are never compared again: a merge 
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from penstock.core.arrays import Bytes, Floats
+from penstock.core.arrays import Bytes, Floats, Ints
 from penstock.core.jit import jit
 from penstock.preference.blocks import (
     copy_row,
@@ -38,7 +38,7 @@ NEVER = int(np.iinfo(np.int64).min)
 #: Up to so many pairs are compared one by one; building a store would cost more.
 FEW_PAIRS = 4096
 
-Numbers = NDArray[np.int64]
+Numbers = Ints
 
 
 def dominated_by(

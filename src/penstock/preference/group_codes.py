@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError, unknown
 from penstock.preference.points import Codes
 
@@ -60,13 +61,13 @@ def _column_codes(column: Any, name: str) -> NDArray[np.uint64]:
     return codes
 
 
-def _as_integers(column: pa.Array) -> NDArray[np.int64]:
+def _as_integers(column: pa.Array) -> Ints:
     kind = column.type
     if pa.types.is_temporal(kind):
         column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
     elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    values: NDArray[np.int64] = column.fill_null(0).to_numpy()
+    values: Ints = column.fill_null(0).to_numpy()
     return values.astype(np.int64) if values.dtype != np.uint64 else values.view(np.int64)
 
 

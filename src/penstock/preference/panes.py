@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from penstock.core.arrays import Ints
 from penstock.core.durations import microseconds
 from penstock.core.errors import PenstockError
 
-Numbers = NDArray[np.int64]
+Numbers = Ints
 
 #: More panes a window than this means that window and slide have no sensible common measure.
 MOST_PANES = 10_000

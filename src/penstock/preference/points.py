@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError, unknown
 
-Points = NDArray[np.float64]
-Rows = NDArray[np.int64]
-Codes = NDArray[np.int64]
+Points = Floats
+Rows = Ints
+Codes = Ints
 #: The class of each row; None where all are of one.
 Classes = Codes | None
 Mask = NDArray[np.bool_]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.preference.scheduling import IN_TURN, in_turn
 
 
@@ -31,7 +31,7 @@ class RoutingPlan:
     #: Open pane -> (owner, rows the owner has of it).
     owners: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
-    def assign(self, panes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def assign(self, panes: Ints) -> Ints:
         """The worker of each row, given the rows' panes in order of arrival.
 
         >>> plan = RoutingPlan("AS", workers=2, order=(1, 0), threshold=2)
@@ -56,7 +56,7 @@ class RoutingPlan:
         if np.isfinite(self.threshold):
             beyond = _rank(index, len(distinct)) - room[index]
             moved = np.maximum(np.floor(beyond / self._share(self.threshold)) + 1, 0).astype(np.int64)
-        workers: NDArray[np.int64] = np.asarray(self.order)[(first[index] + moved) % self.workers]
+        workers: Ints = np.asarray(self.order)[(first[index] + moved) % self.workers]
         return workers
 
     def _share(self, rows: float) -> float:
@@ -64,7 +64,7 @@ class RoutingPlan:
         return max(rows / self.inputs, 1.0) if rows > 0 else 0.0
 
 
-def _rank(index: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+def _rank(index: Ints, groups: int) -> Ints:
     """The how-manieth row of its group each row is."""
     order = np.argsort(index, kind="stable")
     starts = np.zeros(groups + 1, dtype=np.int64)

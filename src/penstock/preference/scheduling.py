@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.jit import jit
 
-Numbers = NDArray[np.int64]
+Numbers = Ints
 
 #: Strategies that look at no load.
 IN_TURN = ("PB_RR", "TB_RR")

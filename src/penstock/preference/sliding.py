@@ -13,13 +13,13 @@ row with its youngest older dominator is that of Lin et al.: Stabbing the sky, 2
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.preference.cross import NEVER, dominated_by, latest_dominator
 from penstock.preference.partial import Partial
 from penstock.preference.points import Codes, Mask, Points, Rows
 
-Numbers = NDArray[np.int64]
+Numbers = Ints
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.preference.partial import Partial, merged
 from penstock.preference.points import ranked
 from penstock.preference.preference import Preference
 
-Points = NDArray[np.float64]
+Points = Floats
 Oracle = Callable[[Points], Any]
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from penstock.core.arrays import Floats
 
 #: Share of arrivals at the very time of the one before from which on a trace counts as batched.
 ENOUGH = 0.2
@@ -22,7 +23,7 @@ class Batching:
         return 10.0 * self.period
 
 
-def batching(arrival: NDArray[np.float64]) -> Batching | None:
+def batching(arrival: Floats) -> Batching | None:
     """The batches of a trace; None where arrivals have times of their own.
 
     >>> batching(np.repeat(np.arange(10.0), 5))

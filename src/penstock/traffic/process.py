@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.traffic.seeds import Seeds
 
-Times = NDArray[np.float64]
+Times = Floats
 
 #: Plain numbers in plain lists, so that it survives JSON.
 Mark = Sequence[Any]

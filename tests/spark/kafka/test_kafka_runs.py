@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from kafka_topics import new_topic, received, send
 from penstock.apps import trading, wordcount
-from penstock.apps.flow_app import Collected
+from penstock.apps.flow_app import Collected, Largest
 from penstock.apps.own_data import topic_lines, topic_rows
 from penstock.core.errors import PenstockError
 from penstock.dataflow import running_count
@@ -153,7 +153,7 @@ def test_applications_take_the_lines_and_the_named_fields_of_topics(spark, broke
     send(broker, texts, [line.encode() for line in lines], 2)
     quotes = pa.table(trading.quotes_of(np.arange(2000), 3)).to_pylist()
     send(broker, rows, [{"when": q["ts"], "symbol": q["symbol"], "last": q["price"]} for q in quotes])
-    counts, candles = wordcount.Counts(), Collected()
+    counts, candles = Largest("word", "count"), Collected()
     flow = ps.Flow("topics")
     words = flow.source("lines", topic_lines(spark, f"kafka://{broker.servers}/{texts}"))
     wordcount.build(words).sink("counts", counts)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.core.errors import PenstockError
 from penstock.core.jit import jit
 from penstock.dataflow.operators import Names, Operator, Properties, make_spec, names_of
@@ -61,12 +62,12 @@ class _Deduplicate(Operator):
 
 @jit
 def _first(
-    slots: NDArray[np.int64],
-    times: NDArray[np.int64],
-    passed: NDArray[np.int64],
+    slots: Ints,
+    times: Ints,
+    passed: Ints,
     new: NDArray[np.bool_],
     within: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """The rows to pass on; ``passed`` holds the time of each key's last one."""
     kept = np.empty(len(slots), dtype=np.int64)
     count = 0

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.jit import jit
 from penstock.dataflow.operators import Names, Operator, Properties, make_spec, names_of
@@ -85,9 +85,7 @@ class _TopN(Operator):
 
 
 @jit
-def _entering(
-    slots: NDArray[np.int64], values: NDArray[np.float64], best: NDArray[np.float64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _entering(slots: Ints, values: Floats, best: Floats, rows: Ints) -> tuple[Ints, Ints]:
     """The rows that enter the best of their key, and at which place; values that are no numbers do not."""
     kept = np.empty(len(slots), dtype=np.int64)
     places = np.empty(len(slots), dtype=np.int64)

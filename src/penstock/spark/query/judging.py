@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.disorder import AdaptiveSlack, InOrder
 from penstock.disorder.strategy import Disorder
 from penstock.preference.group_codes import group_codes
@@ -150,7 +150,7 @@ class JudgingStage(NumberedStage):
     def _columns(self) -> list[str]:
         return list(dict.fromkeys([*self.grouped.preference.columns, *self.grouped.by]))
 
-    def _classes(self, rows: pa.Table, first: str) -> NDArray[np.int64]:
+    def _classes(self, rows: pa.Table, first: str) -> Ints:
         diffs = [a.column for a in self.grouped.preference.attributes if a.direction == "diff"]
         return group_codes(rows, [first, *self.grouped.by, *diffs])
 
@@ -225,17 +225,17 @@ def _plain(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return pa.table({name: rows[name] for name in names})
 
 
-def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = rows[name].to_numpy()
+def _numbers(rows: pa.Table, name: str) -> Ints:
+    numbers: Ints = rows[name].to_numpy()
     return numbers
 
 
-def _microseconds(column: Any) -> NDArray[np.int64]:
+def _microseconds(column: Any) -> Ints:
     """Bounds of windows, as the output has them."""
     if pa.types.is_timestamp(column.type):
-        times: NDArray[np.int64] = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
+        times: Ints = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
         return times
-    seconds: NDArray[np.float64] = column.to_numpy()
+    seconds: Floats = column.to_numpy()
     return np.rint(seconds * 1e6).astype(np.int64)
 
 
@@ -252,7 +252,7 @@ def _needed(asked: tuple[tuple[int, float], ...], first: int) -> tuple[tuple[int
     return asked[older[-1] if older else 0 :]
 
 
-def _sum_asked(asked: tuple[tuple[int, float], ...], windows: NDArray[np.int64]) -> float:
+def _sum_asked(asked: tuple[tuple[int, float], ...], windows: Ints) -> float:
     if not asked:
         return 0.0
     starts, shares = np.array([w for w, _ in asked]), np.array([a for _, a in asked])

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.preference.builders import KDominant, Skyline, TopDelta
 from penstock.preference.cross import NEVER, latest_dominator
 from penstock.preference.preference import Preference
@@ -76,14 +77,14 @@ class LiveStage(SlicedStage):
             write=time.perf_counter() - compared,
         )
 
-    def _live_rows(self) -> tuple[PartRows, NDArray[np.int64]]:
+    def _live_rows(self) -> tuple[PartRows, Ints]:
         tables = [read_segment(self.parts.state_folder, name, 0) for name in self.live]
         if not tables:
             return self.parts.joined([]), np.zeros(0, dtype=np.int64)
         table = pa.concat_tables(tables)
         return self.parts.of_ids(table["id"].to_numpy()), table["earlier"].to_numpy()
 
-    def _mine(self, rows: PartRows, number: int) -> NDArray[np.int64]:
+    def _mine(self, rows: PartRows, number: int) -> Ints:
         """The rows of one slice: whole classes where there are any, every m-th row otherwise."""
         if rows.classes is not None:
             return np.flatnonzero(rows.classes.view(np.uint64) % np.uint64(self.slices) == number)
@@ -91,13 +92,11 @@ class LiveStage(SlicedStage):
             return np.flatnonzero(_point_codes(rows.points) % np.uint64(self.slices) == number)
         return np.arange(number, len(rows), self.slices)
 
-    def _place(
-        self, candidates: PartRows, old: PartRows, new: PartRows
-    ) -> tuple[PartRows, NDArray[np.int64], NDArray[np.int64]]:
+    def _place(self, candidates: PartRows, old: PartRows, new: PartRows) -> tuple[PartRows, Ints, Ints]:
         """New rows that are not dominated in their own pane, with their latest earlier and earliest later dominator."""
         kept: list[PartRows] = []
-        earlier: list[NDArray[np.int64]] = []
-        later: list[NDArray[np.int64]] = []
+        earlier: list[Ints] = []
+        later: list[Ints] = []
         several = Counter(part.pane for part in self.parts.parts)
         for pane in self.closing:
             rows = candidates.take(candidates.panes == pane)
@@ -114,9 +113,7 @@ class LiveStage(SlicedStage):
         nothing = np.zeros(0, dtype=np.int64)
         return self.parts.joined(kept), np.concatenate([nothing, *earlier]), np.concatenate([nothing, *later])
 
-    def _members(
-        self, rows: PartRows, earlier: NDArray[np.int64], later: NDArray[np.int64]
-    ) -> list[NDArray[np.int64]]:
+    def _members(self, rows: PartRows, earlier: Ints, later: Ints) -> list[Ints]:
         return [
             np.flatnonzero(
                 (rows.panes >= w.first) & (rows.panes <= w.last) & (earlier < w.first) & (later > w.last)
@@ -124,7 +121,7 @@ class LiveStage(SlicedStage):
             for w in self.windows
         ]
 
-    def _write_live(self, number: int, ids: NDArray[np.int64], earlier: NDArray[np.int64]) -> str:
+    def _write_live(self, number: int, ids: Ints, earlier: Ints) -> str:
         table = pa.table([pa.array(ids), pa.array(earlier)], schema=LIVE_SCHEMA)
         return write_segments(self.parts.state_folder, f"{self.prefix}-live{number}", LIVE_SCHEMA, [table])
 
@@ -133,16 +130,16 @@ def _within(rows: PartRows, first: int, last: int) -> PartRows:
     return rows.take((rows.panes >= first) & (rows.panes <= last))
 
 
-def _latest_dominator(rows: PartRows, others: PartRows) -> NDArray[np.int64]:
+def _latest_dominator(rows: PartRows, others: PartRows) -> Ints:
     return latest_dominator(rows.points, others.points, others.panes, rows.classes, others.classes)
 
 
-def _earliest_dominator(rows: PartRows, others: PartRows) -> NDArray[np.int64]:
+def _earliest_dominator(rows: PartRows, others: PartRows) -> Ints:
     found = latest_dominator(rows.points, others.points, -others.panes, rows.classes, others.classes)
     return np.where(found == NEVER, ALIVE, -found)
 
 
-def _point_codes(points: NDArray[np.float64]) -> NDArray[np.uint64]:
+def _point_codes(points: Floats) -> NDArray[np.uint64]:
     """Equal points, equal codes."""
     codes = np.zeros(len(points), dtype=np.uint64)
     for column in (points + 0.0).T:  # one zero: -0.0 equals 0.0

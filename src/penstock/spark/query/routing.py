@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
+from penstock.core.arrays import Ints
 from penstock.core.belief import Limits, Lookout, too_far_behind
 from penstock.core.errors import PenstockError, unknown
 from penstock.disorder.stats import BatchStats, partition_stats
@@ -31,7 +32,7 @@ LATEST_US = 253_402_300_800_000_000
 #: Integers beyond this are not exact as float64, in which rows are compared.
 EXACT = 2**53
 
-Times = NDArray[np.int64]
+Times = Ints
 _Problem = tuple[NDArray[np.bool_], str]
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.preference.panes import PaneModel
 from penstock.spark.query.aggregate_stage import Stacks, aggregate_schema
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
@@ -29,7 +29,7 @@ class StaticAggregates:
         """The columns of the answer."""
         return aggregate_schema(self.grouped, self.time)
 
-    def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
+    def reduced(self, chunk: pa.RecordBatch) -> tuple[Ints, list[pa.Table]]:
         """The partial results of each pane."""
         checked = check_rows(chunk, self.time, (), self.unit)
         table, panes = self.grouped.lifted(checked.rows, checked.times // self.model.pane_us)

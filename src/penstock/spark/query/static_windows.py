@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.core.arrays import Ints
 from penstock.preference.panes import PaneModel
 from penstock.preference.preference import Preference
 from penstock.preference.sliding import LiveSet
@@ -56,7 +57,7 @@ class StaticQuestion(Protocol):
     def result(self) -> pa.Schema:
         """The columns of the answer."""
 
-    def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
+    def reduced(self, chunk: pa.RecordBatch) -> tuple[Ints, list[pa.Table]]:
         """The panes of some rows, rising, and the partial result of each."""
 
     def answers(self, run: PaneRun, parts: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -187,7 +188,7 @@ class StaticPreference:
         """The columns of the answer."""
         return result_schema(self.schema, self.time, self.grouped.preference)
 
-    def reduced(self, chunk: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Table]]:
+    def reduced(self, chunk: pa.RecordBatch) -> tuple[Ints, list[pa.Table]]:
         """The preferred rows of each pane."""
         attributes = tuple(a.column for a in self.grouped.preference.attributes if a.direction != "diff")
         checked = check_rows(chunk, self.time, attributes, self.unit)

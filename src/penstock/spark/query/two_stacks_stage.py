@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.preference.points import Rows
 from penstock.preference.preference import Extras
 from penstock.preference.two_stacks import Partial, TwoStacks
@@ -102,9 +102,7 @@ class TwoStacksStage(SlicedStage):
             newest=newest,
         )
 
-    def _by_pane(
-        self, panes: NDArray[np.int64], ids: NDArray[np.int64], number: int
-    ) -> tuple[tuple[int, Partial], ...]:
+    def _by_pane(self, panes: Ints, ids: Ints, number: int) -> tuple[tuple[int, Partial], ...]:
         return tuple(
             (int(pane), _partial(self._mine(self.parts.of_ids(ids[panes == pane]), number)))
             for pane in np.unique(panes)

@@ -14,14 +14,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.preference.builders import Skyline
 from penstock.preference.points import Codes, Points, points_of
 from penstock.preference.preference import Preference
 from penstock.spark.query.pane_stage import GroupedPreference, Part
 from penstock.spark.runtime.arrow_data import read_segment, write_parquet, write_segments
 
-Ids = NDArray[np.int64]
-Panes = NDArray[np.int64]
+Ids = Ints
+Panes = Ints
 
 MEMBER_SCHEMA = pa.schema([("window", pa.int64()), ("id", pa.int64())])
 
@@ -38,7 +39,7 @@ class PartRows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> "PartRows":
+    def take(self, chosen: Ints | NDArray[np.bool_]) -> "PartRows":
         """A part of them."""
         classes = None if self.classes is None else self.classes[chosen]
         return PartRows(self.ids[chosen], self.panes[chosen], self.points[chosen], classes)
@@ -191,9 +192,7 @@ class WindowWriter:
         """Whether the final answer can be given from the rows at hand."""
         return self.whole or isinstance(self.preference, Skyline)
 
-    def write(
-        self, number: int, parts: Parts, rows: PartRows, members: Sequence[NDArray[np.int64]]
-    ) -> WrittenWindows:
+    def write(self, number: int, parts: Parts, rows: PartRows, members: Sequence[Ints]) -> WrittenWindows:
         """Write the windows' rows; ``members`` are row numbers of ``rows``, one array a window."""
         if not self.windows:
             return WrittenWindows()
@@ -245,6 +244,6 @@ def time_type(like: pa.DataType) -> pa.DataType:
     return pa.timestamp("us", like.tz if pa.types.is_timestamp(like) else "UTC")
 
 
-def time_array(us: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+def time_array(us: Ints, kind: pa.DataType) -> pa.Array:
     """Microseconds as an array of what :func:`time_type` gave."""
     return pa.array(us, pa.int64()).cast(kind)

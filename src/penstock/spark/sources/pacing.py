@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
 from penstock.traffic.spec import camel, number
@@ -75,7 +75,7 @@ class Pacing:
         """Up to which time of the stream tuples have arrived by now."""
         return (now - epoch / 1e6) * self.speed if self.realtime else inf
 
-    def event_times(self, seconds: NDArray[np.float64], epoch: int) -> pa.Array:
+    def event_times(self, seconds: Floats, epoch: int) -> pa.Array:
         """Times of the stream as timestamps."""
         micros = np.rint(seconds * (1e6 / self.speed)).astype(np.int64) + epoch
         return pa.array(micros).cast(pa.timestamp("us")).cast(EVENT_TIME)
