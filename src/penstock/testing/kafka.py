@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from penstock.core.errors import PenstockError
 from penstock.spark.java import find_java
 from penstock.spark.maven import fetched
 from penstock.testing.processes import LocalServer, free_ports
