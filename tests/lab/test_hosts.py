@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.testing.hosts import Hosts
 from penstock.testing.s3 import found_server
 from penstock_lab.benches import hosts
+from penstock_lab.network_hosts import Hosts
 
 
 @pytest.mark.cluster
