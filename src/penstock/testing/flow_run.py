@@ -21,6 +21,7 @@ from penstock.spark.flow.task_output import FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
+from penstock.spark.runtime.worker_room import Room
 from penstock.testing.by_hand import FedByHand
 from penstock.testing.frames import InProcessFrame, InProcessSession
 
@@ -89,7 +90,7 @@ def start_in_process(
     first = plan or Plan.first(definition.regions, groups)
     program = FlowProgram(definition, first, outputs, str(held.state_folder))
     kept = journal or Journal()
-    plant = FlowPlant(program, lambda: slots)
+    plant = FlowPlant(program, Room(lambda: slots))
     program.listen(plant.put)
     controller = Controller(plant, policy, journal=kept, period=0.0)
     try:

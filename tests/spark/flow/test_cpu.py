@@ -22,6 +22,7 @@ from penstock.spark.actuators.cgroup import find_hierarchy
 from penstock.spark.flow.cpu import FREE, FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_plant import FlowPlant
+from penstock.spark.runtime.worker_room import Room
 from penstock.spark.sources.demo_sources import played
 from penstock.testing.flow_run import start_in_process
 from waiting import until
@@ -154,7 +155,7 @@ def test_wrong_shares_are_refused_in_a_sentence_and_leave_nothing():
 
 def test_a_policy_may_turn_the_share_where_the_flow_has_groups(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._program, lambda: 2)
+    plant = FlowPlant(run._program, Room(lambda: 2))
     run.listen(plant.put)
     rows = {"rows": pa.table({"key": np.arange(8)})}
     change = Change(Knob.CPU_SHARE, "limited/0", 0.55)
@@ -195,7 +196,7 @@ def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_p
 
 def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tuples(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._program, lambda: 2, trigger=1.0)
+    plant = FlowPlant(run._program, Room(lambda: 2), trigger=1.0)
     run.listen(plant.put)
     for _ in range(2):
         run.feed({"rows": pa.table({"key": np.arange(64)})})
@@ -210,7 +211,7 @@ def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tupl
 
 def test_the_cost_of_cold_batches_is_forgotten(tmp_path):
     run = start_in_process(two_branches(), tmp_path)
-    plant = FlowPlant(run._program, lambda: 2, trigger=1.0)
+    plant = FlowPlant(run._program, Room(lambda: 2), trigger=1.0)
     profiles = []
     run.listen(profiles.append)
     run.feed({"rows": pa.table({"key": np.arange(8)})})

@@ -23,6 +23,7 @@ from penstock.spark.query.query_plant import QueryPlant
 from penstock.spark.runtime.engine import BatchRows, Effort, JobsEngine
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.program import Batch
+from penstock.spark.runtime.worker_room import Room
 from penstock.testing.frames import InProcessFrame, InProcessSession
 from penstock.testing.query_run import start_query_in_process
 
@@ -200,16 +201,17 @@ def test_a_policy_sheds_an_even_share_of_the_rows_from_the_next_batch_on(query_r
 
 def test_a_policy_is_held_to_the_slots_of_the_application(query_run):
     done = query_run(batches=1)
-    plant = QueryPlant(done.program, slots=lambda: 2.0)
+    plant = QueryPlant(done.program, Room(lambda: 2.0, "there are no others"))
     plant.put(replace(done.outcomes[0].figures, seconds=0.2, committed=1000.0))
-    Controller(plant, AskFor(panes=300_000)).step()
+    step = Controller(plant, AskFor(panes=300_000)).step()
     assert done.program.workers == (2, 1)
+    assert "by the 2 slots of the application; there are no others" in step.notes[0]
 
 
 def test_nothing_shrinks_while_rows_that_wait_at_the_source_are_worked_off(query_run):
     done = query_run(batches=1)
     done.program.target = (2, 2)
-    plant = QueryPlant(done.program, slots=lambda: 4.0)
+    plant = QueryPlant(done.program, Room(lambda: 4.0))
     journal = MemoryJournal()
     controller = Controller(plant, AskFor(panes=1), journal=journal)
     figures = replace(

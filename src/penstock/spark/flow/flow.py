@@ -1,6 +1,5 @@
 """``penstock.Flow``: a graph of operators that can be started on Spark."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,6 @@ from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
 from penstock.policies.surroundings import PlantKind, Surroundings
-from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.actuators.power import MachinePower, counts_power
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
@@ -44,6 +42,7 @@ from penstock.spark.runtime.starting import (
     refuse_connect,
     takes_options,
 )
+from penstock.spark.runtime.worker_room import most_workers, room_for_run
 
 
 class Flow(Graph):
@@ -127,7 +126,8 @@ class Flow(Graph):
         if not 1 <= groups <= 65_536:
             raise PenstockError(f"A flow can have 1 to 65536 key groups, not {groups}.")
         first = Plan.first(definition.regions, groups, replicas)
-        policy = how.chosen_policy(_surroundings(how.period, cpu is not None))
+        session = spark or frame.sparkSession
+        policy = how.chosen_policy(_surroundings(session, how, cpu is not None))
         power = MachinePower() if counts_power(policy) else None
         held = Checkpoint(checkpoint, definition.identity(groups), Gathering.of(how.gather))
         quotas: FlowCpu | None = None
@@ -137,11 +137,12 @@ class Flow(Graph):
             book, owned = open_journal(how.journal, held.folder / "journal.jsonl", {"flow": self.name})
             listeners = Listeners[Profile](lambda text: controller.warn("listener", text))
             program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas, listeners)
-            session = spark or frame.sparkSession
             program.power = power
-            plant = FlowPlant(program, partial(task_slots, session), how.between)
+            asks = policy is not None and not how.dry_run and not unobserved
+            room = room_for_run(session, asks, lambda text: controller.warn("executors", text))
+            plant = FlowPlant(program, room, how.between)
             controller = how.controller(plant, policy, book)
-            run = FlowRun(program, held, session, book, controller, owned)
+            run = FlowRun(program, held, session, book, controller, owned, room)
             watch = RowWatch(partial(controller.warn, "rows"))
             if not unobserved:
                 listeners.add(plant.put)
@@ -227,8 +228,8 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
-def _surroundings(period: float, shares: bool) -> Surroundings:
-    """What a policy by name has to fit: replicas, as many as there are cores, or CPU shares where the flow has them."""
-    cores = os.cpu_count() or 1
+def _surroundings(spark: SparkSession, how: Start, shares: bool) -> Surroundings:
+    """What a policy by name has to fit: as many replicas as find a core, or CPU shares where the flow has them."""
+    most = most_workers(spark, how.guards)
     kind = PlantKind.SHARES if shares else PlantKind.REPLICAS
-    return Surroundings(kind, (1, max(2, cores)), period=period, cores=cores)
+    return Surroundings(kind, (1, max(2, most)), period=how.period, cores=most)

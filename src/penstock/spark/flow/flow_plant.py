@@ -7,9 +7,10 @@ is always busy is in Joker. It is scaled by how much of the period the batches f
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isnan, nan
+from math import isnan, nan
+from typing import Any
 
 from penstock.core.batched_plant import BatchedPlant, BatchReport, Effect
 from penstock.core.capacity import Capacity, Knob
@@ -35,6 +36,7 @@ from penstock.spark.flow.profile import OperatorProfile, PipelineProfile, Profil
 from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.variability import Variability
 from penstock.spark.runtime.program import backlog
+from penstock.spark.runtime.worker_room import Room
 
 #: Batches kept for the arrival process of a flow.
 HISTORY = 2_000
@@ -48,28 +50,35 @@ _PLANNED = {Knob.WORKERS: "replicas", Knob.PIPELINES: "pipelines", Knob.ROUTING:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A profile, the seconds it stands for, and the slots there were."""
+    """A profile, and the seconds it stands for."""
 
     profile: Profile
     period: float
-    slots: float
     newest: bool
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Changes of a region that wait for room, the replicas they want, and those it was given meanwhile."""
+
+    changes: Mapping[str, Any]
+    replicas: int
+    given: int
 
 
 class FlowPlant(BatchedPlant[Profile]):
     """Makes an observation of the profile of each micro-batch.
 
-    ``slots`` tells how many tasks the application can run at the same time: more replicas would not help. ``trigger`` is the
-    time between two batches in seconds, where there is one. With it, pipelines tell on which level of a batch they work,
+    ``room`` tells how many replicas find a place: more would not help. Where it can grow, replicas that are wanted beyond it
+    wait until executors have come. ``trigger`` is the time between two batches in seconds, where there is one. With it, pipelines tell on which level of a batch they work,
     which is what a policy needs to predict the response of a flow (see ``Mead``). A batch counts from the moment Spark
     hands it over to its commit.
     """
 
-    def __init__(
-        self, program: FlowProgram, slots: Callable[[], float] = lambda: inf, trigger: float = nan
-    ) -> None:
+    def __init__(self, program: FlowProgram, room: Room | None = None, trigger: float = nan) -> None:
         super().__init__()
-        self._program, self._slots, self._trigger = program, slots, trigger
+        self._program, self._room, self._trigger = program, room or Room(), trigger
+        self._waiting: dict[str, _Waiting] = {}
         self._batches: deque[SeenBatch] = deque(maxlen=HISTORY)
         self._varied: dict[str, Variability] = {}
         self._overhead = nan
@@ -83,7 +92,8 @@ class FlowPlant(BatchedPlant[Profile]):
         now = profile.started + profile.seconds
         begin = profile.started if self._before is None else self._before
         self._before = now
-        seen = _Seen(profile, max(now - begin, 1e-6), self._slots(), newest)
+        self._room.refresh()
+        seen = _Seen(profile, max(now - begin, 1e-6), newest)
         layout = self._program.definition.wiring(profile.plan).layout
         levels = _levels(layout)
         observation = Observation(
@@ -92,8 +102,13 @@ class FlowPlant(BatchedPlant[Profile]):
             tuple(self._stage(p, seen, levels) for p in layout.pipelines),
             tuple(self._region(r, seen, layout) for r in self._program.definition.regions),
             latency=latency(list(self._batches)[-1:]),
-            slots=seen.slots,
-            extra={"batches": 1.0, "busy": profile.seconds / seen.period, **self._power(now)},
+            slots=self._room.slots,
+            extra={
+                "batches": 1.0,
+                "busy": profile.seconds / seen.period,
+                **self._room.figures,
+                **self._power(now),
+            },
         )
         return BatchReport(observation, profile.plan == self._program.wanted, _effect(profile))
 
@@ -146,12 +161,53 @@ class FlowPlant(BatchedPlant[Profile]):
         if shares:
             self._program.limit({region: max(shares)})
         if wanted:
-            self._program.change(**wanted)
+            self._waiting.pop(region, None)
+            self._room.want(max(self._program.workers_for(**wanted), self._most_wanted()))
+            self._take_up(region, wanted, max(counts, default=0))
+
+    def maintain(self) -> None:
+        """Ask for executors that are too few, take up the replicas that there is room for, give back what is not needed."""
+        self._room.want(self._most_wanted())
+        for region, waiting in list(self._waiting.items()):
+            del self._waiting[region]
+            if self._wanted_replicas(region) == waiting.given:  # nobody else changed them meanwhile
+                self._take_up(region, waiting.changes, waiting.replicas)
+
+    def _most_wanted(self) -> int:
+        waiting = [self._program.workers_for(**w.changes) for w in self._waiting.values()]
+        return max(self._program.workers_wanted, *waiting, 1)
+
+    def _take_up(self, region: str, changes: Mapping[str, Any], replicas: int) -> None:
+        """Make changes that there is room for; of a wish for replicas alone, as much of it as there is room for."""
+        program, room = self._program, self._room
+        needed = program.workers_for(**changes)
+        if needed <= max(room.holds, program.workers_wanted):
+            program.change(**changes)
+            return
+        has = self._wanted_replicas(region)
+        if set(changes) == {"replicas"}:
+            fits = [n for n in range(has + 1, replicas) if self._workers(region, n) <= room.holds]
+            has = max(fits, default=has)
+            if fits:
+                program.change(replicas={region: has})
+        if needed <= room.limit:  # executors may still come
+            self._waiting[region] = _Waiting(changes, replicas, has)
+
+    def _workers(self, region: str, replicas: int) -> int:
+        return self._program.workers_for(replicas={region: replicas})
+
+    def _wanted_replicas(self, region: str) -> int:
+        return self._program.wanted.regions[region].replicas
 
     def _replicas(self, region: Region, seen: _Seen) -> Capacity:
-        wanted = self._program.wanted.regions[region.name].replicas
-        limit = max(1.0, seen.slots) if region.replicable else 1.0
-        return Capacity(wanted, wanted, seen.profile.plan.regions[region.name].replicas, limit)
+        room, wanted = self._room, self._wanted_replicas(region.name)
+        waiting = self._waiting.get(region.name)
+        planned = wanted if waiting is None else max(wanted, waiting.replicas)
+        observed = seen.profile.plan.regions[region.name].replicas
+        if not region.replicable:
+            return Capacity(planned, planned, observed, 1.0, "its operators, which cannot be replicated")
+        requested = min(planned, max(wanted, room.requested))
+        return Capacity(planned, requested, observed, room.limit, room.limited_by)
 
     def _stage(self, pipeline: Pipeline, seen: _Seen, levels: Mapping[str, int]) -> StageObservation:
         profile, region = seen.profile, self._program.definition.regions.named(pipeline.region)

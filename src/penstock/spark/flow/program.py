@@ -67,6 +67,10 @@ class FlowProgram:
         """Segments have workers of their own; within one, regions run on all of its workers in turn."""
         return sum(lane_sizes(self.definition, self.wanted))
 
+    def workers_for(self, **changes: Any) -> int:
+        """Workers that the flow would want with such changes of its plan; wrong ones raise."""
+        return sum(lane_sizes(self.definition, self.wanted.changed(self.definition.regions, **changes)))
+
     def first_state(self) -> Mapping[str, Any]:
         """The state before the first batch."""
         regions = {name: region.name for region in self.definition.regions for name in region.operators}

@@ -140,8 +140,12 @@ class QueryProgram:
 
     @property
     def workers_wanted(self) -> int:
+        """How many workers the next batch can use."""
+        return self.workers_for(self.workers)
+
+    def workers_for(self, stages: tuple[int, int]) -> int:
         """Both stages run on all workers in turn, so the larger number counts; those that overlap have their own."""
-        return sum(self.workers) if self.query.overlap else max(self.workers)
+        return sum(stages) if self.query.overlap else max(stages)
 
     @property
     def _result_schema(self) -> pa.Schema:

@@ -1,8 +1,6 @@
 """A running preference query as a plant: two stages whose numbers of workers can be changed."""
 
 import time
-from collections.abc import Callable
-from math import inf
 from typing import Protocol
 
 from penstock.core.batched_plant import BatchedPlant, BatchReport
@@ -12,6 +10,7 @@ from penstock.core.metrics import Metric
 from penstock.core.observation import LastChange, Latency, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.spark.query.figures import QueryFigures
+from penstock.spark.runtime.worker_room import Room
 
 PANES, WINDOWS = "panes", "windows"
 
@@ -28,16 +27,24 @@ class Rescalable(Protocol):
     def workers(self) -> tuple[int, int]:
         """Pane and window workers of the next batch."""
 
+    def workers_for(self, stages: tuple[int, int]) -> int:
+        """How many workers such numbers of pane and window workers are."""
+
 
 class QueryPlant(BatchedPlant[QueryFigures]):
     """Makes an observation of each batch; a batch works with other numbers of workers from the next one on.
 
-    ``slots`` tells how many tasks the application can run at the same time: more workers of a stage would not help.
+    ``room`` tells how many workers find a place: more would not help. Where it can grow, workers that are wanted beyond it
+    wait until executors have come.
     """
 
-    def __init__(self, program: Rescalable, slots: Callable[[], float] = lambda: inf) -> None:
+    def __init__(self, program: Rescalable, room: Room | None = None) -> None:
         super().__init__()
-        self._program, self._slots = program, slots
+        self._program, self._room = program, room or Room()
+        self._waiting: tuple[int, int] | None = (
+            None  # what is wanted, where that is more than there is room for
+        )
+        self._given = program.workers
         self._began = time.time()
         self._before: float | None = None
         self._changed: tuple[float, float] | None = None
@@ -51,14 +58,15 @@ class QueryPlant(BatchedPlant[QueryFigures]):
         # Periods follow each other without gap or overlap, so that what is summed over them counts once.
         begin = started if self._before is None else self._before
         self._before = figures.committed
-        slots = self._slots()
+        self._room.refresh()
         observation = Observation(
             figures.committed - self._began,
             max(figures.committed - begin, 1e-6),
-            (self._panes(figures, slots), self._windows(figures, slots)),
+            (self._panes(figures), self._windows(figures)),
             latency=Latency(mean=figures.window_latency),
-            slots=slots,
+            slots=self._room.slots,
             extra={
+                **self._room.figures,
                 Metric.DROPPED_SHARE.value: figures.dropped_share,
                 Metric.SHED_SHARE.value: figures.shed / figures.rows if figures.rows else 0.0,
                 Metric.ANSWER_LAG.value: figures.answer_lag,
@@ -79,7 +87,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
 
     def apply(self, decision: Decision) -> Applied:
         """Change the numbers of workers from the next micro-batch on."""
-        wanted = dict(zip((PANES, WINDOWS), self._program.workers, strict=True))
+        wanted = dict(zip((PANES, WINDOWS), self._planned, strict=True))
         made: list[Change] = []
         refused: list[tuple[Change, str]] = []
         for change in decision.changes:
@@ -92,13 +100,40 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             else:
                 refused.append((change, "a query has pane and window workers, and sheds rows of its panes"))
         if any(change.knob is Knob.WORKERS for change in made):
-            self._program.target = (wanted[PANES], wanted[WINDOWS])
+            self._waiting, self._given = (wanted[PANES], wanted[WINDOWS]), self._program.workers
+            self.maintain()
         return Applied(tuple(made), refused=tuple(refused))
 
-    def _panes(self, figures: QueryFigures, slots: float) -> StageObservation:
+    def maintain(self) -> None:
+        """Ask for executors that are too few, take up the workers that there is room for, give back what is not needed."""
+        if self._program.workers != self._given:  # changed by hand meanwhile
+            self._waiting, self._given = None, self._program.workers
+        wanted = self._planned
+        self._room.want(self._program.workers_for(wanted))
+        if self._waiting is None:
+            return
+        fits = self._within(wanted, self._room.holds)
+        if fits != self._given:
+            self._program.target = self._given = fits
+        if fits in (wanted, self._within(wanted, self._room.limit)):  # there is no more to wait for
+            self._waiting = None
+
+    @property
+    def _planned(self) -> tuple[int, int]:
+        return self._waiting or self._program.workers
+
+    def _within(self, wanted: tuple[int, int], room: float) -> tuple[int, int]:
+        """As many workers as there is room for: the larger stage gives way."""
+        panes, windows = wanted
+        while self._program.workers_for((panes, windows)) > room and max(panes, windows) > 1:
+            most = max(panes, windows) - 1
+            panes, windows = min(panes, most), min(windows, most)
+        return panes, windows
+
+    def _panes(self, figures: QueryFigures) -> StageObservation:
         return StageObservation(
             PANES,
-            self._workers(0, figures.pane_workers, slots),
+            self._workers(0, figures.pane_workers),
             arrival_rate=figures.arrival_rate,
             busy_time=sum(figures.pane_busy),
             tuples_in=figures.rows,
@@ -118,10 +153,10 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             },
         )
 
-    def _windows(self, figures: QueryFigures, slots: float) -> StageObservation:
+    def _windows(self, figures: QueryFigures) -> StageObservation:
         return StageObservation(
             WINDOWS,
-            self._workers(1, figures.window_workers, slots),
+            self._workers(1, figures.window_workers),
             busy_time=sum(figures.window_busy),
             tuples_out=figures.results,
             latency=Latency(mean=figures.window_latency),
@@ -130,9 +165,10 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             last_change=self._last_change(figures),
         )
 
-    def _workers(self, stage: int, worked: int, slots: float) -> Capacity:
-        planned = self._program.workers[stage]
-        return Capacity(planned, planned, worked, max(slots, 1.0))
+    def _workers(self, stage: int, worked: int) -> Capacity:
+        room, planned = self._room, self._planned[stage]
+        requested = min(planned, max(self._program.workers[stage], room.requested))
+        return Capacity(planned, requested, worked, room.limit, room.limited_by)
 
     def _last_change(self, figures: QueryFigures) -> LastChange:
         if self._changed is None:

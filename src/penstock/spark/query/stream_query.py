@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, Unpack, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.core.belief import DAY, Limits
@@ -24,7 +24,6 @@ from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.preference.group_codes import group_codes
 from penstock.preference.panes import PaneModel
 from penstock.preference.splitting import Splitting, splitting
-from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.actuators.power import refuse_power
 from penstock.spark.query.figures import QueryFigures
 from penstock.spark.query.outputs import QueryOutputs
@@ -45,6 +44,7 @@ from penstock.spark.runtime.starting import (
     refuse_connect,
     takes_options,
 )
+from penstock.spark.runtime.worker_room import most_workers, room_for_run
 
 #: The kind of table that a query is asked over.
 T = TypeVar("T")
@@ -230,7 +230,7 @@ class StreamQuery(ABC):
         how = Start(**options)
         schema = schema_of_frame(frame)
         self.check(schema)
-        policy = how.chosen_policy(self._surroundings(how.period))
+        policy = how.chosen_policy(_surroundings(frame.sparkSession, how))
         refuse_power(policy, "a query")
         outputs = self._outputs(_sink(output, foreach_batch), late, how.dead_letters, checkpoint)
         if self.overlap and outputs.function is not None:
@@ -246,27 +246,21 @@ class StreamQuery(ABC):
         try:
             header = {"query": how.name or self.label, "window": self.window, "slide": self.slide}
             book, owned = open_journal(how.journal, held.folder / "journal.jsonl", header)
-            plant = QueryPlant(program, partial(task_slots, frame.sparkSession))
+            asks = policy is not None and not how.dry_run
+            room = room_for_run(frame.sparkSession, asks, lambda text: controller.warn("executors", text))
+            plant = QueryPlant(program, room)
             listeners.add(plant.put)
             controller = how.controller(plant, policy, book)
             watch = RowWatch(partial(controller.warn, "rows"))
             listeners.add(lambda f: watch.batch(f.rows, f.late, f.bad))
             listeners.add(lambda f: watch.closing(f.windows, f.newest, self.panes.window_us / 1e6, f.slack))
-            run = QueryRun(program, held, frame.sparkSession, book, controller, owned)
+            run = QueryRun(program, held, frame.sparkSession, book, controller, owned, room)
             program.grouped.warm()
             run.launch(frame, how)
         except BaseException:
             held.close()
             raise
         return run
-
-    def _surroundings(self, period: float) -> Surroundings:
-        """What a policy by name has to fit: workers of both stages together, as many as there are cores."""
-        cores = os.cpu_count() or 1
-        stages = (PANES, WINDOWS)
-        return Surroundings(
-            PlantKind.PREFERENCE, (1, max(2, cores)), period=period, stages=stages, cores=cores
-        )
 
     def _outputs(
         self,
@@ -284,6 +278,13 @@ class StreamQuery(ABC):
             function=function,
             outboxes=tuple(places.outboxes),
         )
+
+
+def _surroundings(spark: SparkSession, how: Start) -> Surroundings:
+    """What a policy by name has to fit: workers of both stages together, as many as find a core."""
+    most = most_workers(spark, how.guards)
+    stages = (PANES, WINDOWS)
+    return Surroundings(PlantKind.PREFERENCE, (1, max(2, most)), period=how.period, stages=stages, cores=most)
 
 
 def _sink(

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import SparkSession
@@ -23,6 +24,7 @@ from penstock.spark.runtime.engine_choice import EngineChoice
 from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.program import Batch, BatchResult, Program
+from penstock.spark.runtime.worker_room import Room
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +42,10 @@ class Batches(Generic[P]):
         journal: Journal,
         controller: Controller[Any],
         owns_journal: bool = True,
+        room: Room | None = None,
     ) -> None:
         self._spark = spark
+        self._room = room or Room()
         #: The run's journal: every micro-batch, every decision.
         self.journal = journal
         self._owns_journal = owns_journal
@@ -87,6 +91,12 @@ class Batches(Generic[P]):
         """Figures of the last committed micro-batch."""
         return dict(self._progress)
 
+    @property
+    def _most_workers(self) -> int:
+        """Resident workers that find a slot: those at the start, and those of executors that came since."""
+        grown = self._room.holds
+        return max(self._choice.most_workers, int(grown)) if grown < inf else self._choice.most_workers
+
     def _engine(self, spark: SparkSession) -> Engine:
         """Who carries out the stages."""
         return JobsEngine(spark) if self._resident is None else self._resident
@@ -113,7 +123,7 @@ class Batches(Generic[P]):
         before = self._latest.state if self._latest else self._program.first_state()
         folder = str(self._checkpoint.state_folder)
         if self._resident is not None:
-            self._resident.resize(min(self._program.workers_wanted, self._choice.most_workers))
+            self._resident.resize(min(self._program.workers_wanted, self._most_workers))
 
         def attempt() -> tuple[Batch, BatchResult]:
             prefix = _prefix(batch_id)

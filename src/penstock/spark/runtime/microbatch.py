@@ -60,6 +60,7 @@ class MicroBatchRun(Controlled, Batches[P]):
                 hand_on_store_settings(self._spark)
             workers = self._program.workers_wanted
             self._choice = chosen_engine(how.engine, workers, self._spark)
+            self._room.engine(self._choice)
             source = self._python_source(frame)
             self._resident = self._residents(how, workers)
             self._loop = None if source is None else self._own_loop(source, how)
