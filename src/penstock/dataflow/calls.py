@@ -244,16 +244,22 @@ class _Parts:
         return {p: self.work.rows[p].take(n) for p, n in self.numbers(begin, end).items()}
 
 
+def part_of(
+    state: KeyedState, rows: Mapping[str, Rows]
+) -> tuple[NDArray[np.int64], Mapping[str, Rows], KeyedState]:
+    """The keys of some tuples, the tuples with the places of these, and copies of their states."""
+    slots = np.unique(np.concatenate([r.slots for r in rows.values()]))
+    placed = {
+        p: Rows(r.table, r.positions, np.searchsorted(slots, r.slots), len(slots)) for p, r in rows.items()
+    }
+    return slots, placed, state.part(slots)
+
+
 def _invoke(work: CallWork, rows: Mapping[str, Rows], output: Output, whole: bool, keep: bool = True) -> None:
     """One call; on some of the tuples the operator sees the states of their keys only, as copies."""
     state, task = work.state, work.task
     if state is not None and not whole:
-        slots = np.unique(np.concatenate([r.slots for r in rows.values()]))
-        rows = {
-            p: Rows(r.table, r.positions, np.searchsorted(slots, r.slots), len(slots))
-            for p, r in rows.items()
-        }
-        state = state.part(slots)
+        slots, rows, state = part_of(state, rows)
     only = next(iter(rows.values()))
     output.expect(only.positions if len(rows) == 1 else None, single=False)
     task.operator.invoke(only if len(rows) == 1 else rows, state, output)

@@ -5,7 +5,7 @@ The same code serves every runtime; layers come from files on Spark and from mem
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,12 +17,13 @@ from penstock.dataflow.buffering import BufferedTuples
 from penstock.dataflow.calls import CallWork, DeadRows, call_tables
 from penstock.dataflow.kept_keys import check_kept
 from penstock.dataflow.keyed_state import KeyedState, gathered, keep_waiting, layer_of, load, state_schema
-from penstock.dataflow.keys import Hashes, cast_keys, hash_keys, missing_keys, within
+from penstock.dataflow.keys import Hashes, cast_keys, group_of, hash_keys, missing_keys, within
 from penstock.dataflow.layers import TIME, Assigned, assign
 from penstock.dataflow.operators import Spec
 from penstock.dataflow.output import Output
 from penstock.dataflow.row_calls import call_rows
 from penstock.dataflow.rows import Chunk, Rows, event_times, no_times
+from penstock.dataflow.slices import SliceTime, Slicing, call_in_slices
 from penstock.dataflow.timers import Called, Due, stacked
 from penstock.dataflow.wiring import Send, Task, Wiring, Write
 
@@ -41,6 +42,8 @@ class OperatorFigures:
     #: Tuples with a usable event time, and the sightings among them, those of each call by themselves.
     timed: int = 0
     told: tuple[Sightings, ...] = ()
+    #: Times of slices of a call, where one was made in slices.
+    slices: tuple[SliceTime, ...] = ()
 
     def add(self, other: "OperatorFigures") -> None:
         """Count one call more."""
@@ -51,6 +54,7 @@ class OperatorFigures:
         self.fullest = max(self.fullest, other.fullest)
         self.timed += other.timed
         self.told += other.told
+        self.slices += other.slices
         if other.clock is not None:
             self.clock = max(other.clock, self.clock if self.clock is not None else other.clock)
 
@@ -76,6 +80,8 @@ class Before:
     latest: int | None = None
     #: Which keys are this task's own, by their hashes; None: all.
     own: Callable[[Hashes], NDArray[np.bool_]] | None = None
+    #: How to call in slices of keys, to tell what each costs; None: all at once.
+    slicing: Slicing | None = None
 
 
 def invoke(task: Task, arrived: Mapping[str, Chunk], before: Before = Before()) -> Result:  # noqa: B008 - frozen
@@ -94,7 +100,7 @@ def invoke(task: Task, arrived: Mapping[str, Chunk], before: Before = Before()) 
         due = _called(task, before, output) if task.spec.watches else None
         layers = before.layers if due is None else [*before.layers, due.layer]
         if any(c.rows for c in ports.values()):
-            _keyed(task, _all_ports(task, ports), layers, before.clock, output, result)
+            _keyed(task, _all_ports(task, ports), replace(before, layers=layers), output, result)
         if due is not None:
             result.layer = due.layer if result.layer is None else stacked(due.layer, result.layer)
             ports = {**ports, "": due.keys}
@@ -135,12 +141,11 @@ def _call(work: CallWork) -> list[DeadRows]:
 def _keyed(
     task: Task,
     ports: Mapping[str, Chunk],
-    layers: Sequence[pa.Table],
-    clock: int | None,
+    before: Before,
     output: Output,
     result: Result,
 ) -> None:
-    spec = task.spec
+    spec, layers, clock = task.spec, before.layers, before.clock
     keys = pa.concat_tables([_key_columns(task, c.table) for c in ports.values()])
     assigned = assign(keys, np.concatenate([_hashes(task, c) for c in ports.values()]), layers)
     oldest = None if spec.ttl is None or clock is None else clock - int(spec.ttl.seconds * 1e6)
@@ -153,17 +158,28 @@ def _keyed(
     }
     held: dict[str, pa.Array] = {}
     if spec.need.immediate:
-        result.dead += _call(CallWork(task, rows, state, output))
+        _call_keys(CallWork(task, rows, state, output), assigned, before.slicing, result)
     else:
         waiting = BufferedTuples(spec, rows, assigned, layers, state)
         taken = waiting.takes(state)
         # In grain "key" a call may change the rule for the tuples after it, so all are there to be taken.
         ready = waiting.queues if spec.grain == "key" else waiting.ready(taken)
-        result.dead += _call(CallWork(task, ready, state, output, taken))
+        _call_keys(CallWork(task, ready, state, output, taken), assigned, before.slicing, result)
         still = waiting.held(taken)
         held, result.waiting, result.fullest = still.lists, still.count, still.fullest
         keep_waiting(spec, state, held)
     result.layer = layer_of(state_schema(spec, task.context.inputs), spec, state, assigned, times, held)
+
+
+def _call_keys(work: CallWork, assigned: Assigned, slicing: Slicing | None, result: Result) -> None:
+    """Hand the tuples to the operator, all at once or in slices of key groups."""
+    spec = work.task.spec
+    if slicing is None or spec.kind != "partitioned" or not (work.divisible or spec.grain == "key"):
+        result.dead += _call(work)
+        return
+    groups = group_of(assigned.hashes, slicing.groups)
+    dead, result.slices = call_in_slices(work, groups, slicing, _call)
+    result.dead += dead
 
 
 def _all_ports(task: Task, ports: Mapping[str, Chunk]) -> dict[str, Chunk]:
@@ -262,6 +278,8 @@ class Executor:
     write: Callable[[str, Chunk], None]
     #: The driver's time where the batch began, in microseconds.
     now: int = 0
+    #: How partitioned operators are called in slices of keys; None: all keys at once.
+    slicing: Slicing | None = None
     figures: dict[str, OperatorFigures] = field(default_factory=dict)
     dead: list[DeadRows] = field(default_factory=list)
 
@@ -272,8 +290,9 @@ class Executor:
         before = Before()
         if kind != "stateless":
             store = self.store
+            latest, slicing = store.latest(operator), self.slicing
             before = Before(
-                store.layers(operator), store.clock(operator), self.now, store.latest(operator), store.own
+                store.layers(operator), store.clock(operator), self.now, latest, store.own, slicing
             )
         result = invoke(task, arrived, before)
         if result.layer is not None:

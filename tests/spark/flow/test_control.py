@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
+from penstock.core.observation import KeyLoad
 from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.keys import group_of, hash_keys
@@ -20,6 +21,7 @@ from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
 from penstock.page.document import write_report
 from penstock.policies import Organic
+from penstock.policies.rebalance import needed, rebalance
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import LONGEST_WAIT
@@ -171,6 +173,44 @@ def test_hot_groups_move_when_replicas_stay_uneven(tmp_path):
     weights = np.bincount(group_of(hash_keys(pa.table({"k": skewed}), ["k"]), 16), minlength=16)
     assert not is_uneven(routing, weights.tolist(), 2)
     run.finish()
+
+
+def test_keys_of_equal_counts_and_different_costs_are_balanced_by_cost(tmp_path):
+    """Two dear keys on one replica, as many tuples on each: counts alone say that all is well."""
+    names = np.arange(400)
+    groups = group_of(hash_keys(pa.table({"k": names}), ["k"]), 16)
+    one_each = np.array([names[groups == g][0] for g in range(16)])
+    dear = one_each[[1, 2]]
+
+    @operator(keys="k", state={"n": int}, output={"k": int, "n": int})
+    def weigh(rows, state, output):
+        for _ in range(int(np.isin(rows["k"], dear).sum())):
+            sum(range(6_000))
+        output.emit({"k": rows.column("k"), "n": running_count(rows.slots, state["n"])})
+
+    graph = Graph("weighing")
+    graph.source("rows", {"k": int}).through(weigh).sink("out")
+    run = start_in_process(graph, tmp_path, slots=4)
+    run.listen(Rebalancer(run._program))
+    run.rescale(replicas={"weigh": 2})
+    batches = 0
+    while len({run.plan.regions["weigh"].routing[g] for g in (1, 2)}) == 1 and batches < 200:
+        run.feed(rows(np.tile(one_each, 8)))
+        batches += 1
+    keys = run.controller.plant.observe().region("weigh").keys
+    others = np.delete(keys.costs, [1, 2])
+    assert min(keys.costs[1], keys.costs[2]) > 4 * others.mean()
+    routing = run.plan.regions["weigh"].routing
+    assert routing[1] != routing[2], "the dear ones are apart"
+    before = KeyLoad(keys.frequencies, keys.costs, tuple(g // 8 for g in range(16)))
+    assert needed(before, 2, 0.5)
+    assert not needed(KeyLoad(before.frequencies, (), before.routing), 2, 0.5), "what counts alone would say"
+    mended = rebalance(before, 2)
+    assert mended[1] != mended[2], "and a policy sees it too"
+    run.finish()
+    files = (tmp_path / "out" / "out").glob("*.parquet")
+    given = sorted((r["k"], r["n"]) for f in files for r in pq.read_table(f).to_pylist())
+    assert given == sorted((k, n + 1) for k in one_each.tolist() for n in range(8 * batches))
 
 
 def test_intake_slows_down_while_a_port_waits_for_another(tmp_path, monkeypatch):

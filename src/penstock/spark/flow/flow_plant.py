@@ -333,7 +333,8 @@ def _keys(region: Region, profile: Profile) -> KeyLoad | None:
         return None
     total = counts.astype(float)
     routing = profile.plan.regions[region.name].routing
-    return KeyLoad(tuple((total / max(total.sum(), 1.0)).tolist()), routing=routing)
+    costs = tuple(profile.costs[region.name].tolist()) if region.name in profile.costs else ()
+    return KeyLoad(tuple((total / max(total.sum(), 1.0)).tolist()), costs, routing)
 
 
 def _effect(profile: Profile) -> Effect | None:

@@ -79,6 +79,13 @@ class Profile:
     extra: Mapping[str, float] = field(default_factory=dict)
     #: Rows that the source has beyond those of the batch; nan where nobody can tell.
     left: float = nan
+    #: Region -> seconds that a tuple of each key group costs, where that has been measured.
+    costs: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def weights(self, region: str) -> NDArray[np.float64]:
+        """The work of each key group of a region: tuples times what they cost, where that is known."""
+        counts = self.groups[region].astype(float)
+        return counts * self.costs[region] if region in self.costs else counts
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
 from penstock.core.listeners import Listeners
+from penstock.dataflow.key_costs import RegionCosts
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing import moved
 from penstock.spark.actuators.power import MachinePower
@@ -56,6 +59,7 @@ class FlowProgram:
         self.profile: Profile | None = None
         self.plan = first
         self._last: BatchWork | None = None
+        self._costs = RegionCosts(first.groups)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -178,11 +182,19 @@ class FlowProgram:
         self.hand_over(batch.spark, FlowState.from_json(outcome.state))
         if not self._listeners:
             return {}
-        self.profile = replace(
-            profile_of(self.definition, batch.id, batch.started, seconds, self._last), left=batch.left
-        )
+        seen = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
+        self.profile = replace(seen, left=batch.left, costs=self._key_costs(seen, self._last))
         self._listeners.tell(self.profile)
         return {}
+
+    def _key_costs(self, profile: Profile, work: BatchWork) -> dict[str, NDArray[np.float64]]:
+        """What a tuple of each key group costs, by region, with what the tasks of a batch measured."""
+        for report in work.reports:
+            for operator, figures in report.operators.items():
+                self._costs.add(operator, figures.slices)
+        rows = {name: operator.rows_in for name, operator in profile.operators.items()}
+        found = {r.name: self._costs.of(r.operators, rows) for r in self.definition.regions if r.scales}
+        return {region: costs for region, costs in found.items() if costs is not None}
 
     def close(self) -> None:
         """The run has ended."""

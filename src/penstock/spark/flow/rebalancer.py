@@ -17,10 +17,11 @@ class Rebalancer:
         self._uneven: dict[str, int] = {}
 
     def __call__(self, profile: Profile) -> None:
-        """Look at a batch's key frequencies."""
-        for region, counts in profile.groups.items():
-            have = self._weights.get(region)
-            mixed = counts.astype(float) if have is None else self._past * have + (1 - self._past) * counts
+        """Look at the work of a batch's key groups."""
+        for region in profile.groups:
+            have, work = self._weights.get(region), profile.weights(region)
+            work = work / max(work.sum(), 1e-12)
+            mixed = work if have is None else self._past * have + (1 - self._past) * work
             self._weights[region] = mixed
             plan = self._program.plan.regions[region]
             uneven = plan.replicas > 1 and is_uneven(plan.routing, mixed.tolist(), plan.replicas)

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.core.belief import Sighting
 from penstock.dataflow.invoke import OperatorFigures
+from penstock.dataflow.slices import SliceTime
 from penstock.spark.runtime.report import Report
 
 
@@ -104,4 +105,5 @@ class TaskReport(Report):
 
 def _figures(values: Mapping[str, Any]) -> OperatorFigures:
     told = tuple(tuple(Sighting(**s) for s in some) for some in values["told"])
-    return OperatorFigures(**{**values, "told": told})
+    slices = tuple(SliceTime(tuple(s["groups"]), tuple(s["rows"]), s["seconds"]) for s in values["slices"])
+    return OperatorFigures(**{**values, "told": told, "slices": slices})

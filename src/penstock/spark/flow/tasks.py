@@ -15,6 +15,7 @@ from penstock.dataflow.keys import group_of, hash_keys, missing_keys
 from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.rows import Chunk, event_times, joined
+from penstock.dataflow.slices import EVERY, Slicing
 from penstock.dataflow.wiring import Send, Wiring
 from penstock.spark.actuators.cpu_share import join
 from penstock.spark.flow.cpu import FREE
@@ -110,8 +111,19 @@ class Worker:
             batch=job.batch,
         )
         self.executor = Executor(
-            ready(job.run, job.wiring), self.store, self._send, self.writer.take, job.now
+            ready(job.run, job.wiring),
+            self.store,
+            self._send,
+            self.writer.take,
+            job.now,
+            self._slicing(pipeline),
         )
+
+    def _slicing(self, pipeline: Pipeline | None) -> Slicing | None:
+        """Whether the keys of this task are called in slices, to tell what each group costs."""
+        if pipeline is None or pipeline.replicas < 2 or self.job.batch % EVERY:
+            return None
+        return Slicing(self.job.plan.groups, self.job.batch)
 
     def _groups(self, pipeline: Pipeline | None, replica: int) -> tuple[tuple[int, ...], frozenset[int]]:
         if pipeline is None or not pipeline.keys:
