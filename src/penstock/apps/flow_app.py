@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from rich.console import Console
 
 from penstock.apps.own_data import is_topic
 from penstock.apps.summary import Option
+from penstock.core.control_quality import ControlQuality, figures
 from penstock.core.errors import PenstockError, unknown
+from penstock.core.metrics import Metric
 
 #: Options that all applications of this kind have.
 OPTIONS: Mapping[str, Option] = {
@@ -26,9 +29,11 @@ OPTIONS: Mapping[str, Option] = {
     "rows": Option("200000", "rows of the recorded data to play, 0 for all"),
     "replicas": Option("2", "replicas to start with for every region that can have several"),
     "policy": Option(
-        "none", "who adapts the flow: none, organic (replicas, pipelines), mead or threshold (CPU shares)"
+        "none",
+        "who adapts the flow: none, mpc (replicas, routing), organic (replicas, pipelines), mead or threshold (CPU shares)",
     ),
     "target": Option("3", "response in seconds that a policy with a target is to keep"),
+    "period": Option("2", "seconds between two decisions of the policy"),
     "trigger": Option("1 second", "how often a micro-batch starts"),
     "master": Option("local[*]", "Spark master"),
     "page": Option("", "address of the live page, such as 127.0.0.1:8765"),
@@ -53,31 +58,63 @@ class Ended:
     cpu: Mapping[str, float]
     #: Rows of the input, where it has an end.
     expected: int | None = None
+    #: What the journal tells of the policy, where there was one, and what it was held to.
+    control: ControlQuality | None = None
+    target: float = nan
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know: whether the input was worked through."""
-        if self.expected is None or self.rows >= self.expected:
-            return []
-        return [f"NOT ALL: {self.rows:,} of {self.expected:,} rows were worked through before time was up."]
+        """What a reader must know: whether the input was worked through, what a policy came to."""
+        said = []
+        if self.expected is not None and self.rows < self.expected:
+            said.append(
+                f"NOT ALL: {self.rows:,} of {self.expected:,} rows were worked through before time was up."
+            )
+        return said if self.control is None else [*said, self._controlled]
+
+    @property
+    def _controlled(self) -> str:
+        assert self.control is not None
+        c = self.control
+        late = "" if isnan(c.violation_share) else f" ({c.violation_share:.0%} of the batches above it)"
+        return (
+            f"Control: latency {c.latency_mean:.2f} s (95th percentile {c.latency_p95:.2f} s), target {self.target:g} s{late}; "
+            f"{c.resource_seconds:.0f} core-seconds, {c.reconfigurations} reconfigurations, {c.rebalances} rebalances."
+        )
 
     @property
     def figures(self) -> dict[str, Any]:
         """Figures for a summary."""
-        return {
-            "seconds": round(self.seconds, 1),
-            "rows": self.rows,
-            **({} if self.expected is None else {"rows_expected": self.expected}),
-            "results": self.results,
-            "put_aside": self.dead,
-            "batches": self.batches,
-            "rows_a_second": round(self.rows / self.seconds) if self.seconds else 0,
-            "replicas": ", ".join(f"{region} {n}" for region, n in self.plan.items()),
-        } | (
-            {"cpu": ", ".join(f"{region} {share:.0%}" for region, share in self.cpu.items())}
-            if self.cpu
-            else {}
+        return (
+            {
+                "seconds": round(self.seconds, 1),
+                "rows": self.rows,
+                **({} if self.expected is None else {"rows_expected": self.expected}),
+                "results": self.results,
+                "put_aside": self.dead,
+                "batches": self.batches,
+                "rows_a_second": round(self.rows / self.seconds) if self.seconds else 0,
+                "replicas": ", ".join(f"{region} {n}" for region, n in self.plan.items()),
+            }
+            | (
+                {"cpu": ", ".join(f"{region} {share:.0%}" for region, share in self.cpu.items())}
+                if self.cpu
+                else {}
+            )
+            | self._control_figures
         )
+
+    @property
+    def _control_figures(self) -> dict[str, Any]:
+        c = self.control
+        if c is None:
+            return {}
+        return {
+            "latency_mean": round(c.latency_mean, 3),
+            "latency_p95": round(c.latency_p95, 3),
+            "core_seconds": round(c.resource_seconds, 1),
+            "reconfigurations": c.reconfigurations,
+        }
 
 
 #: Makes a flow from its sources' frames: called with the session and a scratch folder.
@@ -105,7 +142,7 @@ def run_app(
     """Start the flow that ``build`` makes and wait for its end: of the input's ``rows``, or of the time."""
     from penstock.spark import running, session
 
-    policy = _policy(options)
+    policy, target, period = _policy(options), seconds_of(options, "target"), seconds_of(options, "period")
     replicas = whole(options, "replicas")
     whole(options, "rate"), whole(options, "rows", 0)  # what is no number is told before Spark starts
     if options["source"] not in ("synthetic", "real"):
@@ -124,7 +161,7 @@ def run_app(
             available_now=ends(options),
             replicas=_replicas(flow, replicas),
             policy=policy,
-            period=2.0,  # an application is watched for a minute or two
+            period=period,
             cpu={} if _shares(options) else None,
             page=options["page"] or None,
         )
@@ -141,9 +178,25 @@ def run_app(
         elapsed = time.monotonic() - started
         totals = run.totals
         plan = {r.name: run.plan.regions[r.name].replicas for r in run.regions if r.scales}
+        control = None if policy is None else _control(checkpoint, target)
         return Ended(
-            elapsed, totals.rows, totals.results, totals.dead, totals.batches, plan, run.cpu, expected
+            elapsed,
+            totals.rows,
+            totals.results,
+            totals.dead,
+            totals.batches,
+            plan,
+            run.cpu,
+            expected,
+            control,
+            target,
         )
+
+
+def _control(checkpoint: str, target: float) -> ControlQuality | None:
+    """What the journal of a run tells of its policy; None where it is not in a file."""
+    journal = Path(checkpoint) / "journal.jsonl"
+    return figures(journal, Metric.LATENCY_MEAN, target) if journal.exists() else None
 
 
 def tell_page(run: Any) -> None:
@@ -180,7 +233,7 @@ def _policy(options: Mapping[str, str]) -> Any:
     from penstock.policies.surroundings import PlantKind, Surroundings
 
     kind = PlantKind.SHARES if _shares(options) else PlantKind.REPLICAS
-    return policy_named(options["policy"], Surroundings(kind, (1, 4), _seconds(options, "target")))
+    return policy_named(options["policy"], Surroundings(kind, (1, 4), seconds_of(options, "target")))
 
 
 def _shares(options: Mapping[str, str]) -> bool:
@@ -190,7 +243,8 @@ def _shares(options: Mapping[str, str]) -> bool:
     return options["policy"] != "none" and shares_cpu(options["policy"])
 
 
-def _seconds(options: Mapping[str, str], name: str) -> float:
+def seconds_of(options: Mapping[str, str], name: str) -> float:
+    """An option that is a number of seconds."""
     try:
         value = float(options[name])
     except ValueError:

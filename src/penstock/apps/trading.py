@@ -19,11 +19,13 @@ from penstock.apps.flow_app import OPTIONS as COMMON
 from penstock.apps.flow_app import Collected, checked, ends, pieces, recorded, run_app, whole
 from penstock.apps.own_data import is_topic, table_of, topic_rows
 from penstock.apps.summary import Option, Summary
+from penstock.core.errors import unknown
 from penstock.dataflow.firing import need_all
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
 from penstock.dataflow.rows import Rows
 from penstock.dataflow.schemas import schema_of
+from penstock.traffic.spec import StreamSpec
 
 HELP = (
     "windows of 1000 quotes by 25 for each symbol: aggregation at 1 ms, polynomial regression, candlesticks"
@@ -36,6 +38,10 @@ OPTIONS: Mapping[str, Option] = {
     "symbols": Option("50", "symbols of the synthetic source"),
     "window": Option("1000", "quotes of a window"),
     "degree": Option("2", "degree of the polynomial"),
+    "load": Option(
+        "steady",
+        "steady, or walk: the rate takes a random walk around --rate and symbols are of very different frequency",
+    ),
 }
 
 SLIDE = 25
@@ -178,6 +184,47 @@ def market(symbols: int) -> Any:
     return make_quotes
 
 
+def walk_options(rate: int, symbols: int) -> dict[str, str]:
+    """The paper's synthetic load as options of a generated stream: a random walk of the rate, fixed uneven frequencies."""
+    return {
+        "model": "random-walk",
+        "rate": str(rate),
+        "keys": str(symbols),
+        "zipf": "1",
+        "dims": "1",
+        "seed": "5",
+    }
+
+
+def walk_quotes(
+    arrival: NDArray[np.float64], key: NDArray[np.int64], noise: NDArray[np.float64]
+) -> dict[str, Any]:
+    """Quotes out of the rows of such a stream: the same waves as those of :func:`quotes_of`."""
+    ts = (arrival * 1e3).astype(np.int64)
+    price = 50.0 + key + 2.0 * np.sin(ts / 5000.0 + key) + noise / 5.0
+    names = pa.array([f"S{n:03d}" for n in range(int(key.max(initial=0)) + 1)])
+    return {"ts": ts, "symbol": names.take(pa.array(key)), "price": price}
+
+
+@operator(output=QUOTE)
+def make_walk_quotes(rows: Rows, output: Any) -> None:
+    """Makes quotes of the rows of a generated stream."""
+    output.emit(walk_quotes(rows["arrival"], rows["key"], rows["a0"]))
+
+
+def walked(rows: int, options: Mapping[str, str]) -> pa.Table:
+    """The first quotes of such a stream."""
+    parts, count = [], 0
+    for batch in StreamSpec.parse(options).build().batches():
+        parts.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            break
+    table = pa.Table.from_batches(parts).slice(0, rows)
+    columns = (table[n].to_numpy() for n in ("arrival", "key", "a0"))
+    return pa.table(walk_quotes(*columns))
+
+
 def real(limit: int = 0) -> pa.Table:
     """Recorded quotes of one day; a row updates one side, its price is that side's."""
     read = pacsv.ConvertOptions(column_types={"symbol": pa.string()})
@@ -201,6 +248,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     kept = Collected()
     data: list[pa.Table] = []
     symbols, window, degree = (whole(options, n) for n in ("symbols", "window", "degree"))
+    if options["load"] not in ("steady", "walk"):
+        raise unknown("load", options["load"], ["steady", "walk"])
+    walk = walk_options(whole(options, "rate"), symbols) if options["load"] == "walk" else {}
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow
@@ -213,6 +263,9 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         elif ends(options):
             data.append(given_quotes(options))
             quotes = made.source("quotes", played(spark, pieces(data[0], 20_000), scratch / "quotes"))
+        elif walk:
+            stream = spark.readStream.format("penstock-traffic").options(**walk).load()
+            quotes = made.source("rows", stream).through(make_walk_quotes)
         else:
             quotes = made.source("numbers", numbers(spark, whole(options, "rate")), time="value").through(
                 market(symbols)
@@ -224,7 +277,12 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
     rows = [] if kept.table is None else kept.table.to_pylist()
 
     def equal() -> bool:
-        table = data[0].slice(0, ended.rows) if data else pa.table(quotes_of(np.arange(ended.rows), symbols))
+        if data:
+            table = data[0].slice(0, ended.rows)
+        elif walk:
+            table = walked(ended.rows, walk)
+        else:
+            table = pa.table(quotes_of(np.arange(ended.rows), symbols))
         return by_symbol(rows) == by_symbol(oracle(table.to_pylist(), window, degree))
 
     right, verdict = checked(options, "a plain loop with the same fit", equal)
