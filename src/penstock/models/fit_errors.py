@@ -48,10 +48,20 @@ def judged(process: MAP, stats: TraceStatistics, notes: tuple[str, ...] = ()) ->
 
 def response_error(hidden: Floats, visible: Floats, rate: float, stats: TraceStatistics) -> float:
     """Mean |log ratio| of predicted and measured response of the probe queue."""
+    return float(np.mean(response_errors(hidden, visible, rate, stats)))
+
+
+def worst_response_error(process: MAP, stats: TraceStatistics) -> float:
+    """The same as a quadratic mean, in which the load that is furthest off counts most."""
+    return float(np.sqrt(np.mean(response_errors(process.D0, process.D1, process.rate, stats) ** 2)))
+
+
+def response_errors(hidden: Floats, visible: Floats, rate: float, stats: TraceStatistics) -> Floats:
+    """The |log ratio| at each load."""
     services = [load / rate for load in PROBE_LOADS]
     predicted = np.array([map_m1_response(hidden, visible, service) / service for service in services])
     # A response is no shorter than a service; rounding in an extreme candidate may say so.
-    return float(np.mean(np.abs(np.log(np.maximum(predicted, 1.0) / stats.probe))))
+    return np.asarray(np.abs(np.log(np.maximum(predicted, 1.0) / stats.probe)), dtype=np.float64)
 
 
 def interval_dispersion(unit: MAP, spans: Floats) -> Floats:

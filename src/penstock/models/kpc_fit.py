@@ -10,7 +10,8 @@ closed formula inside a compiled search (``simplex``):
 4. the third moment of each factor from the bicovariances and the skewness;
 5. a last move of the third moments by a probe queue (the trace itself through an exponential server), since moments
    and correlations alone do not fix the response time at low load;
-6. all candidates are valid MAPs with the exact mean, ranked by their errors.
+6. for traffic more regular than Poisson whose rate changes slowly, levels of the rate instead (``slow_rate``);
+7. all candidates are valid MAPs with the exact mean, ranked by their errors.
 """
 
 from collections.abc import Iterator
@@ -23,12 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.models.composition import Composition, renewal
-from penstock.models.fit_errors import judged, response_error
+from penstock.models.fit_errors import PRICE_OF_A_PHASE, judged, response_error, worst_response_error
 from penstock.models.fitted import FittedMap
 from penstock.models.map import MAP
 from penstock.models.map2 import fit_map2
 from penstock.models.phase_type_fit import fit_ph
 from penstock.models.simplex import CORRELATION, THIRD_ORDER, minimise, third_order_error
+from penstock.models.slow_rate import slow_rates
 from penstock.models.trace_statistics import TraceStatistics, clean_gaps, trace_statistics
 
 Floats = NDArray[np.float64]
@@ -50,13 +52,22 @@ def fit_kpc(interarrivals: ArrayLike, best: int = 5, max_states: int = 16, seed:
         raise PenstockError(
             f"A fit returns 1 result or more with 2 states or more, not {best} with {max_states}."
         )
-    stats = trace_statistics(clean_gaps(interarrivals), seed)
+    gaps = clean_gaps(interarrivals)
+    stats = trace_statistics(gaps, seed)
     # Gaps may be near-constant and yet wander: what then makes queues is the slow change of the rate, so a fit must have
     # it, even though its single gaps are less regular than those of the trace.
     if stats.scv < 1.0 / max_states and stats.growth.max() < 1.5 / max_states:
         return [_regular(stats, max_states)]
     rng = np.random.default_rng(seed)
     fits = [judged(process, stats) for process in _candidates(stats, max_states, rng)]
+    if (
+        stats.scv < 1.0 and stats.growth.max() > 2.0 * stats.scv
+    ):  # regular, but for the slow change of its rate
+        fits += [judged(process, stats) for process in slow_rates(gaps / stats.mean, stats, max_states)]
+        for (
+            fit
+        ) in fits:  # few phases cannot be as regular as the gaps, and need not: the rate makes the queues
+            fit.score = worst_response_error(fit, stats) + PRICE_OF_A_PHASE * fit.order
     fits.sort(key=lambda fit: fit.score)
     return _distinct(fits, best)
 
