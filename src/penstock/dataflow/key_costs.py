@@ -9,8 +9,8 @@ beside a dear one is put right by the next ones.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats
 from penstock.dataflow.slices import SliceTime
 
 #: How far an estimate follows a slice, and the largest factor that one may change it by.
@@ -32,11 +32,11 @@ class KeyCosts:
 
     def __init__(self, groups: int) -> None:
         self._groups = groups
-        self._seconds: NDArray[np.float64] | None = None
+        self._seconds: Floats | None = None
         self.calls = 0
 
     @property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Floats:
         """Seconds a tuple, by group; groups of which nothing is known cost what the others did at first."""
         return np.zeros(self._groups) if self._seconds is None else self._seconds
 
@@ -65,7 +65,7 @@ class RegionCosts:
         if slices:
             self._operators.setdefault(operator, KeyCosts(self._groups)).add(slices)
 
-    def of(self, operators: Sequence[str], rows: Mapping[str, int]) -> NDArray[np.float64] | None:
+    def of(self, operators: Sequence[str], rows: Mapping[str, int]) -> Floats | None:
         """Seconds that a tuple of each group costs in a chain of operators that took so many; None where nobody knows."""
         known = [n for n in operators if n in self._operators and self._operators[n].calls >= ENOUGH]
         first = rows.get(operators[0], 0)

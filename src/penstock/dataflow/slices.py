@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Ints
 from penstock.dataflow.calls import CallWork, DeadRows, part_of
 from penstock.dataflow.keyed_state import check_columns
 
@@ -40,7 +40,7 @@ class SliceTime:
 
 def call_in_slices(
     work: CallWork,
-    group: NDArray[np.int64],
+    group: Ints,
     slicing: Slicing,
     call: Callable[[CallWork], list[DeadRows]],
 ) -> tuple[list[DeadRows], tuple[SliceTime, ...]]:
@@ -70,7 +70,7 @@ def call_in_slices(
 
 
 def _part(
-    work: CallWork, chosen: Mapping[str, NDArray[np.int64]], call: Callable[[CallWork], list[DeadRows]]
+    work: CallWork, chosen: Mapping[str, Ints], call: Callable[[CallWork], list[DeadRows]]
 ) -> list[DeadRows]:
     """A call with some of the rows."""
     rows = {port: work.rows[port].take(numbers) for port, numbers in chosen.items()}

@@ -10,15 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.arrays import Floats, Ints
 from penstock.models.chain import is_irreducible
 from penstock.models.fit_errors import worst_response_error
 from penstock.models.map import MAP
 from penstock.models.trace_statistics import TraceStatistics
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Blocks that a trace is cut into, at most, from coarse to fine, and the least arrivals of one.
 BLOCKS, LEAST = (60, 250, 1000), 10
