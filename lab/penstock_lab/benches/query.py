@@ -379,13 +379,17 @@ def _rate_row(who: str, rate: int, done: Mapping[str, Any]) -> tuple[Any, ...]:
 def _sustained(rates: Sequence[int], done: Sequence[Mapping[str, Any]]) -> float:
     """The rate at which a second of stream takes a second of work, between or beyond the measured ones.
 
-    Between two rates the load is taken as linear. Beyond the last one nothing is promised: the last rate counts
-    if it was sustained.
+    Above the highest rate that was sustained the load is taken as linear up to the next one; a lower rate that took
+    longer had started cold. Beyond the last one nothing is promised: the last rate counts if it was sustained.
+
+    >>> round(_sustained([2000, 4000, 8000], [{"load": 1.3}, {"load": 0.9}, {"load": 1.1}]))
+    6000
     """
-    loads = [d["load"] for d in done]
-    if loads[-1] <= 1:
+    loads = [0.0, *(d["load"] for d in done)]
+    last = max(i for i, load in enumerate(loads) if load <= 1)
+    if last == len(rates):
         return float(rates[-1])
-    return float(np.interp(1.0, [0.0, *loads], [0.0, *rates]))
+    return float(np.interp(1.0, loads[last : last + 2], [0, *rates][last : last + 2]))
 
 
 def _answer(done: Mapping[str, Any]) -> float:
