@@ -89,6 +89,8 @@ def start_in_process(
     outputs = FlowOutputs(sinks, OutputFolder.made(base / "dead", "dead-letter"))
     first = plan or Plan.first(definition.regions, groups)
     program = FlowProgram(definition, first, outputs, str(held.state_folder))
+    if policy is not None:
+        program.weigh_keys()
     kept = journal or Journal()
     plant = FlowPlant(program, Room(lambda: slots))
     program.listen(plant.put)

@@ -19,6 +19,7 @@ from penstock.dataflow.keys import group_of, hash_keys
 from penstock.dataflow.operators import operator
 from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
+from penstock.dataflow.slices import EVERY
 from penstock.page.document import write_report
 from penstock.policies import Organic
 from penstock.policies.rebalance import needed, rebalance
@@ -194,9 +195,12 @@ def test_keys_of_equal_counts_and_different_costs_are_balanced_by_cost(tmp_path)
     graph = Graph("weighing")
     graph.source("rows", {"k": int}).through(weigh).sink("out")
     run = start_in_process(graph, tmp_path, slots=4)
-    run.listen(Rebalancer(run._program))
     run.rescale(replicas={"weigh": 2})
-    batches, apart, told = 0, False, False
+    for _ in range(2 * EVERY):
+        run.feed(rows(np.tile(one_each, 8)))
+    assert not run.controller.plant.observe().region("weigh").keys.costs, "nobody asked"
+    run.listen(Rebalancer(run._program))
+    batches, apart, told = 2 * EVERY, False, False
     while not (apart and told) and batches < 400:  # estimates come nearer with every batch
         run.feed(rows(np.tile(one_each, 8)))
         batches += 1

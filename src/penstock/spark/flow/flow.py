@@ -138,6 +138,8 @@ class Flow(Graph):
             listeners = Listeners[Profile](lambda text: controller.warn("listener", text))
             program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas, listeners)
             program.power = power
+            if policy is not None and not unobserved:
+                program.weigh_keys()
             asks = policy is not None and not how.dry_run and not unobserved
             room = room_for_run(session, asks, lambda text: controller.warn("executors", text))
             plant = FlowPlant(program, room, how.between)

@@ -87,6 +87,10 @@ class FlowProgram:
         """Have a function called with the profile of every batch, after its commit."""
         self._listeners.add(listener)
 
+    def weigh_keys(self) -> None:
+        """Measure what keys cost from now on: for those who place them."""
+        self._stepper = replace(self._stepper, weighs=True)
+
     def change(self, **changes: Any) -> Plan:
         """Ask for another plan from the next batch on; wrong ones raise at once."""
         with self._lock:

@@ -13,6 +13,7 @@ class Rebalancer:
 
     def __init__(self, program: FlowProgram, patience: int = 3, past: float = 0.7) -> None:
         self._program, self._patience, self._past = program, patience, past
+        program.weigh_keys()
         self._weights: dict[str, NDArray[np.float64]] = {}
         self._uneven: dict[str, int] = {}
 

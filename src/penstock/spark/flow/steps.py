@@ -59,6 +59,8 @@ class Stepper:
     outputs: FlowOutputs
     run: str
     cpu: FlowCpu | None = None
+    #: Whether somebody wants to know what the keys cost.
+    weighs: bool = False
 
     def step(
         self, engine: Engine, parts: Iterable[SegmentRun], state: FlowState, prefix: str, before: Plan
@@ -146,6 +148,7 @@ class Stepper:
             {} if self.cpu is None else self.cpu.groups(definition.wiring(part.plan).layout),
             now=times.now,
             beliefs=times.latest,
+            weighs=self.weighs,
         )
         schema = messages_schema()
         layout = job.wiring.layout

@@ -65,6 +65,8 @@ class SegmentWork:
     now: int = 0
     #: Operator -> up to which event time tuples are believed.
     beliefs: Mapping[str, int | None] = field(default_factory=dict)
+    #: Whether what the keys cost is measured.
+    weighs: bool = False
 
     @property
     def levels(self) -> int:
@@ -121,7 +123,7 @@ class Worker:
 
     def _slicing(self, pipeline: Pipeline | None) -> Slicing | None:
         """Whether the keys of this task are called in slices, to tell what each group costs."""
-        if pipeline is None or pipeline.replicas < 2 or self.job.batch % EVERY:
+        if not self.job.weighs or pipeline is None or pipeline.replicas < 2 or self.job.batch % EVERY:
             return None
         return Slicing(self.job.plan.groups, self.job.batch)
 

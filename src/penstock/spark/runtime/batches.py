@@ -61,7 +61,7 @@ class Batches(Generic[P]):
         self._choice = EngineChoice("jobs", 0, "not started")
         self._progress: Mapping[str, Any] = {}
         self._working = threading.RLock()
-        self._ended = threading.Event()
+        self._launched, self._ended = threading.Event(), threading.Event()
         self._last_batch = self._measured = time.monotonic()
         self._recovered()
 

@@ -18,6 +18,7 @@ from penstock.spark.runtime.batches import Batches, P
 from penstock.spark.runtime.engine import BatchRows, ResidentEngine
 from penstock.spark.runtime.engine_choice import chosen_engine
 from penstock.spark.runtime.own_loop import OwnLoop
+from penstock.spark.runtime.parquet_files import ParquetFiles, count_input_rows, parquet_files_of
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
 from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.starting import Start, hand_on_store_settings
@@ -35,6 +36,8 @@ class MicroBatchRun(Controlled, Batches[P]):
     _error: BaseException | None = None
     _query: StreamingQuery | None = None
     _loop: OwnLoop | None = None
+    #: The files of the stream, where the workers read them themselves.
+    _files: ParquetFiles | None = None
     _prepared = False
     _over = False
 
@@ -67,7 +70,9 @@ class MicroBatchRun(Controlled, Batches[P]):
             if self._loop is not None:
                 self._loop.start()
             else:
+                self._files = None if self._resident is None else parquet_files_of(frame)
                 self._query = self._started(frame, how)
+                self._launched.set()
             self.controller.start()
             threading.Thread(target=self._settle_when_idle, name="penstock-idle", daemon=True).start()
             self._checkpoint.held_by(self._end_if_over)
@@ -150,7 +155,18 @@ class MicroBatchRun(Controlled, Batches[P]):
             # choose. The session of a query is a copy, so nobody else is concerned.
             frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             self._prepared = True
-        self._process(BatchRows(frame=frame), batch_id, frame.sparkSession)
+        self._process(self._rows(frame), batch_id, frame.sparkSession)
+
+    def _rows(self, frame: DataFrame) -> BatchRows:
+        """The rows of a micro-batch: read by the workers where they can, by Spark elsewhere."""
+        if self._files is not None and self._resident is not None:
+            found = self._files.rows(frame, self._resident.workers.planned)
+            if found is not None:
+                rows, count = found
+                self._launched.wait()
+                count_input_rows(self.query, count)
+                return rows
+        return BatchRows(frame=frame)
 
     @property
     def query(self) -> StreamingQuery:
