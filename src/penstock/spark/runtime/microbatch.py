@@ -161,11 +161,9 @@ class MicroBatchRun(Controlled, Batches[P]):
         """The rows of a micro-batch: read by the workers where they can, by Spark elsewhere."""
         if self._files is not None and self._resident is not None:
             found = self._files.rows(frame, self._resident.workers.planned)
-            if found is not None:
-                rows, count = found
-                self._launched.wait()
-                count_input_rows(self.query, count)
-                return rows
+            self._launched.wait()
+            if found is not None and count_input_rows(self.query, found[1]):
+                return found[0]
         return BatchRows(frame=frame)
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -140,10 +141,17 @@ Piece(path='b', groups=(0,), part=0, parts=1)]
     return made
 
 
-def count_input_rows(query: Any, rows: int) -> None:
-    """Tell Spark how many rows its scan of the current micro-batch would have given out, for its own account."""
-    leaves = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves()
-    leaves.head().metrics().apply("numOutputRows").add(rows)
+def count_input_rows(query: Any, rows: int) -> bool:
+    """Tell Spark how many rows its scan of the current micro-batch would have given out, for its own account.
+
+    Gives False where this release of Spark takes no such word: it has to read the rows itself, to count them.
+    """
+    try:
+        leaves = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves()
+        leaves.head().metrics().apply("numOutputRows").add(rows)
+    except Py4JError:
+        return False
+    return True
 
 
 def _paths(frame: DataFrame) -> list[str] | None:
