@@ -24,10 +24,10 @@ run: setup ## the demo: bursts, workers that come and go, a live page (ARGS="--s
 	@$(BIN)/penstock run demo --seconds 60 $(ARGS)
 
 test: setup ## tests, but for those with servers and JVMs of their own (ARGS="tests/core -k journal" narrows it)
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not long" $(ARGS)
 
 test-long: setup ## the rest: brokers, object stores, clusters that grow and shrink, drivers that are killed
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m long $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m long $(ARGS)
 
 check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,25 +26,30 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # Drivers of tests live for seconds: the optimising compiler and a parallel collector cost more than they give.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+#: The two groups of tests that have a Spark session each: queries and pages, and all others.
+QUERIES, FLOWS = "spark: queries", "spark: flows"
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one session or one cluster run in one process, first of all; of the others, those of one file do.
 
-    What takes long begins early, so that both processes end at about the same time.
+    What takes long begins early, so that all processes end at about the same time.
     """
+    sizes = Counter(map(_group, items))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         if _group(item) in ("cluster", "services") or {"spark", "kill"} <= {
             m.name for m in item.iter_markers()
         }:
             item.add_marker(pytest.mark.long)
-    items.sort(key=_turn)
+    items.sort(key=lambda item: (_turn(item), -sizes[_group(item)]))
 
 
 def _turn(item: pytest.Item) -> int:
     drives = item.get_closest_marker("spark") or item.get_closest_marker("cluster")
-    return {"spark": 0, "cluster": 1, "services": 2}.get(_group(item), 3 if drives else 4)
+    turns = {QUERIES: 0, FLOWS: 0, "cluster": 1, "services": 2}
+    return turns.get(_group(item), 3 if drives else 4)
 
 
 def _group(item: pytest.Item) -> str:
@@ -51,7 +57,8 @@ def _group(item: pytest.Item) -> str:
     if {"broker", "s3_server"} & set(asked):
         return "services"  # with a session of their own: after all others they would end last
     if "spark" in asked:
-        return "spark"
+        # Runs mostly wait for Spark's planning and for workers to start: two sessions side by side share two cores well.
+        return QUERIES if item.nodeid.startswith(("tests/spark/query", "tests/test_")) else FLOWS
     if "cluster" in asked:
         return "cluster"
     return item.nodeid.partition("::")[0]

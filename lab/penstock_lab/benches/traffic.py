@@ -14,13 +14,14 @@ from penstock.traffic.attributes import Attributes, correlation_of
 from penstock.traffic.composition import Shaped, Superposition
 from penstock.traffic.description import Description
 from penstock.traffic.disorder import UniformDelay
-from penstock.traffic.plot import plot_scales, plot_trace
+from penstock.traffic.plot import plot_trace
 from penstock.traffic.process import ArrivalProcess
 from penstock.traffic.selfsimilar import SelfSimilar
 from penstock.traffic.shapes import daily
 from penstock.traffic.stream import TupleStream
 from penstock.traffic.trace import read_trace
 from penstock.traffic.walk import RandomWalk
+from penstock_lab.benches.traffic_plot import plot_scales
 from penstock_lab.data import data_folder
 from penstock_lab.results import ResultsPage, Table
 

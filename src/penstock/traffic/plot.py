@@ -1,6 +1,5 @@
 """The picture of a trace: rate over time at two scales, autocorrelation, dispersion curve."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +18,6 @@ def plot_trace(path: Path, arrival: Floats, found: Description, title: str = "")
         _rates(axes[0, 0], axes[0, 1], arrival, found)
         _correlogram(axes[1, 0], found)
         _dispersion(axes[1, 1], found)
-
-
-def plot_scales(path: Path, streams: Mapping[str, Floats], window: float = 0.1) -> None:
-    """Streams beside each other at two time scales a factor of ten apart (as Elastic-PPQ figure 3 does)."""
-    with picture(path, len(streams), 2, size=(11.0, 2.3 * len(streams) + 0.4), squeeze=False) as axes:
-        for (wide, near), (name, arrival) in zip(axes, streams.items(), strict=True):
-            seconds = float(arrival[-1] - arrival[0])
-            begin = 0.45 * seconds
-            _counted(wide, name, arrival, window, (0.0, seconds), BLUE)
-            _counted(near, name, arrival, window / 10.0, (begin, begin + seconds / 10.0), RED)
-            wide.axvspan(begin, begin + seconds / 10.0, color=RED, alpha=0.15, linewidth=0)
-        for axis in axes[-1]:
-            axis.set_xlabel("seconds")
-
-
-def _counted(
-    axis: Any, name: str, arrival: Floats, step: float, shown: tuple[float, float], colour: str
-) -> None:
-    first, last = shown
-    since = arrival - arrival[0] - first
-    counts = window_counts(since[(since >= 0.0) & (since < last - first)], step)
-    edges = first + np.arange(counts.size + 1) * step
-    axis.stairs(counts / step, edges, color=colour, linewidth=0.8)
-    axis.stairs(counts / step, edges, color=colour, alpha=0.18, fill=True)
-    axis.set(xlim=shown, ylim=(0, None), ylabel="arrivals / s", title=f"{name}, per {_seconds(step)}")
-    axis.yaxis.set_major_formatter("{x:,.0f}")
 
 
 def _headline(found: Description, title: str) -> str:

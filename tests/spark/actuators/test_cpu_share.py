@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from penstock.core.errors import PenstockError
 from penstock.spark.actuators import cpu_share
 from penstock.spark.actuators.cgroup import CpuGroup, find_hierarchy
 from penstock.spark.actuators.cpu_share import CpuShare, sweep
-from penstock.spark.actuators.processes import cpu_seconds, started_at
+from penstock.spark.actuators.processes import started_at
 from waiting import until
 
 ABILITY = cpu_share.probe()
@@ -30,6 +31,11 @@ def spinning():
     yield process
     process.kill()
     process.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def used_share(pid: int, seconds: float) -> float:

@@ -1,6 +1,7 @@
 """Checkpoints and outputs of real queries after mishaps: damage, a second owner, a failed run, moved folders."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -33,11 +34,13 @@ def add_file(folder: Path, number: int, rows: int = 200) -> None:
     )
     hidden = folder / f".{number}"
     pq.write_table(table, hidden)
+    os.utime(hidden, (number, number))  # Spark takes files by their age
     hidden.rename(folder / f"{number}.parquet")
 
 
 def started(spark, base: Path, output="out", checkpoint="ck", **options):
-    stream = spark.readStream.schema("t timestamp, x double, y double").parquet(str(base / "in"))
+    files = spark.readStream.schema("t timestamp, x double, y double").option("maxFilesPerTrigger", 1)
+    stream = files.parquet(str(base / "in"))
     query = ps.PreferenceQuery(
         ps.skyline_of(ps.minimize("x"), ps.minimize("y")),
         time="t",
@@ -54,7 +57,7 @@ def run_batches(spark, base: Path, numbers, **options) -> None:
     """One micro-batch a file."""
     for number in numbers:
         add_file(base / "in", number)
-        started(spark, base, **options).await_termination()
+    started(spark, base, **options).await_termination()
 
 
 def answers(folder: Path) -> list[tuple]:
@@ -62,16 +65,18 @@ def answers(folder: Path) -> list[tuple]:
     return sorted((r["window_start"], r["x"], r["y"]) for r in rows)
 
 
-def undisturbed(spark, base: Path, numbers) -> list[tuple]:
-    """The answers of one run over all files: they do not depend on where batches end."""
-    for number in numbers:
-        add_file(base / "undisturbed" / "in", number)
-    started(spark, base / "undisturbed").await_termination()
-    return answers(base / "undisturbed" / "out")
+@pytest.fixture(scope="module")
+def undisturbed(spark, tmp_path_factory) -> list[tuple]:
+    """The answers of one run over four files: they do not depend on where batches end."""
+    base = tmp_path_factory.mktemp("undisturbed")
+    run_batches(spark, base, range(4))
+    return answers(base / "out")
 
 
 @pytest.mark.parametrize("what", ["state", "manifest"])
-def test_a_query_goes_on_from_the_version_before_a_damaged_one_with_the_same_answers(spark, tmp_path, what):
+def test_a_query_goes_on_from_the_version_before_a_damaged_one_with_the_same_answers(
+    spark, tmp_path, what, undisturbed
+):
     run_batches(spark, tmp_path, range(3))
     held = tmp_path / "ck" / "penstock"
     newest = sorted((held / "commits").glob("*.json"))[-1]
@@ -83,7 +88,7 @@ def test_a_query_goes_on_from_the_version_before_a_damaged_one_with_the_same_ans
     journal = MemoryJournal()
     run_batches(spark, tmp_path, [3], journal=journal)
     assert any(newest.name in text and "run again" in text for text in journal.texts())
-    assert answers(tmp_path / "out") == undisturbed(spark, tmp_path, range(4))
+    assert answers(tmp_path / "out") == undisturbed
 
 
 def test_two_queries_cannot_have_one_output_folder(spark, tmp_path):
@@ -118,7 +123,7 @@ def test_a_query_that_failed_can_be_started_again_in_the_same_process(spark, tmp
     assert sum(got) > 0
 
 
-def test_folders_moved_after_a_crash_lose_nothing(spark, tmp_path):
+def test_folders_moved_after_a_crash_lose_nothing(spark, tmp_path, undisturbed):
     run_batches(spark, tmp_path, range(2))
     # As if the process had died between the last commit and the moves of its output files.
     commits = tmp_path / "ck" / "penstock" / "commits"
@@ -131,7 +136,7 @@ def test_folders_moved_after_a_crash_lose_nothing(spark, tmp_path):
     for name in ("ck", "out"):
         shutil.move(tmp_path / name, tmp_path / f"moved-{name}")
     run_batches(spark, tmp_path, range(2, 4), output="moved-out", checkpoint="moved-ck")
-    assert answers(tmp_path / "moved-out") == undisturbed(spark, tmp_path, range(4))
+    assert answers(tmp_path / "moved-out") == undisturbed
 
 
 def test_temporary_files_that_a_dead_process_left_in_sparks_logs_do_not_stop_a_first_batch(spark, tmp_path):

@@ -43,12 +43,6 @@ def command_line(pid: int, proc: Path = PROC) -> list[str]:
         return []
 
 
-def cpu_seconds(pid: int, proc: Path = PROC) -> float:
-    """CPU time a process has used itself, in seconds (clock ticks are 1/100 s on Linux)."""
-    fields = _stat(pid, proc)
-    return 0.0 if fields is None else (int(fields[11]) + int(fields[12])) / 100.0
-
-
 def _stat(pid: int, proc: Path) -> list[str] | None:
     """Fields of ``stat`` after the name, which may hold spaces and parentheses itself; the state is first."""
     try:

@@ -1,0 +1,86 @@
+"""Compiled loops: of several processes one compiles, and none waits for ever."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.core import jit as jit_module
+from penstock.core.jit import jit
+
+CHILD = """
+import sys
+import numpy as np
+from penstock.core.jit import jit
+
+@jit
+def summed(values):
+    total = 0.0
+    for value in np.sort(values):
+        total += value
+    return total
+
+print("ready", flush=True)
+sys.stdin.readline()
+print(summed(np.arange(5.0)), sum(summed.stats.cache_misses.values()), flush=True)
+"""
+
+
+def test_processes_that_need_a_loop_at_the_same_time_compile_it_once(tmp_path):
+    script = tmp_path / "loops.py"
+    script.write_text(CHILD)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    children = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for _ in range(2)
+    ]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    said = [child.communicate()[0].split() for child in children]
+    assert sorted(said) == [["10.0", "0"], ["10.0", "1"]]
+
+
+def doubled(values):
+    return values * 2.0
+
+
+def doubled_too(values):
+    return values * 2.0
+
+
+@pytest.mark.parametrize("function", [doubled, doubled_too])
+def test_a_process_that_holds_the_lock_for_ever_or_a_folder_without_locks_stop_nobody(
+    function, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(jit_module, "_PATIENCE", 0.1)
+    loop = jit(function)
+    folder = Path(loop.stats.cache_path)
+    lock = folder / f"{function.__name__}-{function.__code__.co_firstlineno}.lock"
+    if function is doubled:
+        folder.mkdir(parents=True, exist_ok=True)
+        holder = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+        with subprocess.Popen(
+            [sys.executable, "-c", holder, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
+            child.stdout.readline()
+            with lock.open("w") as file, pytest.raises(OSError):
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            assert loop(np.ones(2)).tolist() == [2.0, 2.0]
+            child.communicate(b"\n")
+    else:
+        lock.mkdir(parents=True)
+        assert loop(np.ones(2)).tolist() == [2.0, 2.0]
