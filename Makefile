@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Releases of Spark for the smoke suite: the oldest that is supported, and the newest.
+SPARK ?= 4.0.0 4.3.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run test test-long check docs pictures minio lock clean
+.PHONY: help setup java run test test-long smoke check docs pictures minio lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +30,9 @@ test: setup ## tests, but for those with servers and JVMs of their own (ARGS="te
 
 test-long: setup ## the rest: brokers, object stores, clusters that grow and shrink, drivers that are killed
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m long $(ARGS)
+
+smoke: java ## the smoke suite on the oldest and the newest Spark, in environments of their own (SPARK="4.1.4" names another)
+	@for release in $(SPARK); do PYTHON="$(PYTHON)" scripts/smoke-spark $$release || exit 1; done
 
 check: $(STAMP) ## lint, types, import contract, doctests
 	@$(BIN)/ruff check .

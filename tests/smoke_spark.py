@@ -109,19 +109,22 @@ def test_an_attached_query_is_observed_and_its_executors_change(tmp_path):
 
 
 def attached():
-    """On a cluster of its own: a query, a policy that wants two executors, and one executor killed."""
+    """On a cluster of its own: a query whose policy gives one of two executors back, a second one asked for, and one killed."""
     from penstock.spark.actuators.executor_status import registered
     from penstock.spark.cluster import LocalCluster
 
     with LocalCluster(workers=1, cores=2, memory="2g") as cluster:
-        config = {"spark.executor.cores": "1", "spark.executor.memory": "512m", "spark.cores.max": "1"}
-        spark = ps.spark.session(cluster.master, config=config)
+        spark = ps.spark.session(cluster.master, config=cluster.session_config())
         stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
         query = stream.writeStream.format("noop").trigger(processingTime="1 second").start()
         journal = MemoryJournal()
-        handle = ps.attach(query, policy=Static(executors=2), executors=(1, 2), journal=journal, period=1.0)
         until(lambda: len(executors(registered(spark))) == 2, "two executors are there")
+        handle = ps.attach(query, policy=Static(executors=1), executors=(1, 2), journal=journal, period=1.0)
+        until(lambda: len(executors(registered(spark))) == 1, "the policy gave one back")
         until(lambda: any(r["kind"] == "observation" for r in journal.records), "something was observed")
+        handle.pause()
+        handle.rescale(executors=2)
+        until(lambda: len(executors(registered(spark))) == 2, "a second one came on request")
         os.kill(executor_pids(spark)[0], signal.SIGKILL)
         before = query.lastProgress["batchId"]
         until(lambda: query.lastProgress["batchId"] > before + 3, "the query goes on")

@@ -1,5 +1,6 @@
 """Places in object stores, and journals there; the store is in this process."""
 
+import os
 import uuid
 
 import numpy as np
@@ -13,8 +14,14 @@ from penstock.core.stores import StorePath, check_store, is_store, remove_object
 pytest.importorskip("obstore")
 
 
-@pytest.fixture
-def place():
+#: A further store to try, such as ``az://container`` with the emulator's variables in the environment.
+OTHER = os.environ.get("PENSTOCK_TEST_STORE")
+
+
+@pytest.fixture(params=["memory", *filter(None, [OTHER])])
+def place(request):
+    if request.param == OTHER:
+        return StorePath.of(f"{OTHER}/{uuid.uuid4().hex[:8]}")
     return StorePath.of(f"memory://{uuid.uuid4().hex}/run")
 
 

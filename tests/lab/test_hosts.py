@@ -1,4 +1,8 @@
-"""Three hosts, a checkpoint in an object store: one host is cut off and comes back, the other is killed."""
+"""Three hosts, a checkpoint in an object store: one host is cut off and comes back, the other is killed; executors come and go."""
+
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -11,15 +15,47 @@ from penstock_lab.network_hosts import Hosts
 @pytest.mark.cluster
 @pytest.mark.kill
 @pytest.mark.long
-@pytest.mark.parametrize("kind", hosts.PARTS)
-def test_a_host_that_is_cut_off_and_one_that_is_killed_change_nothing(kind, tmp_path):
+@pytest.mark.parametrize("part", hosts.PARTS)
+def test_hosts_that_are_cut_off_or_killed_and_executors_that_go_and_come_change_nothing(part, tmp_path):
     try:
         found_server()
         with Hosts(1):
             pass
     except PenstockError as error:
         pytest.skip(str(error))
-    page = hosts.run(True, tmp_path, kind)
+    page = hosts.run(True, tmp_path, part)
     assert {claim.holds for claim in page.claims} == {True}
     rows = page.tables[0].rows
     assert all(row[page.tables[0].columns.index("hosts")] == 2 for row in rows), "workers on both hosts"
+
+
+class RecordingHosts:
+    """Stands for hosts: keeps what was done to them."""
+
+    def __init__(self):
+        self.done = []
+
+    def cut(self, number):
+        self.done.append(("cut", number))
+
+    def heal(self, number):
+        self.done.append(("heal", number))
+
+    def sent(self, number):
+        return 0
+
+
+def test_a_run_is_disturbed_even_where_the_batch_to_disturb_it_at_was_not_told(monkeypatch):
+    """A driver tells the batches that it sees; those that end before it first looks are not among them."""
+    lines = [
+        {"batch": batch, "at": 0.5 * batch, "seconds": 0.1, "hosts": 2, "executors": 2}
+        for batch in (14, 15, 40)
+    ]
+    lines.append({"rows": 100, "equal": True})
+    code = f"print({chr(10).join(map(json.dumps, lines))!r})"
+    driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    made = RecordingHosts()
+    monkeypatch.setattr(hosts, "_kill", lambda _, number: made.done.append(("kill", number)))
+    found = hosts._watched(driver, made, True, hosts.Sizes(seconds=1, cut=0.0))
+    assert made.done == [("cut", hosts.FIRST), ("heal", hosts.FIRST), ("kill", hosts.SECOND)]
+    assert (found["batches"], found["silence"], found["executors"]) == (41, 12.5, [2, 2, 2])

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,28 @@ from penstock.testing.s3 import LocalS3
 from penstock_lab.network_hosts import Hosts
 from penstock_lab.results import ResultsPage, Table, announce
 
-PARTS = ("query", "flow")
+#: Part -> the programs that run in it, and what disturbs them one after the other.
+PARTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "query": (("query", ""), ("query", "cut")),
+    "flow": (("flow", ""), ("flow", "cut")),
+    "executors": (("query", "executors"), ("flow", "executors")),
+}
 #: The driver, the master and the S3 server are on the first host, workers on the others.
 DRIVER, FIRST, SECOND = 0, 1, 2
+#: The batch after which the first host is cut off, and the one after which the second is killed.
+CUT, KILL = 10, 30
+COLUMNS = (
+    "what",
+    "disturbed by",
+    "rows",
+    "batches",
+    "longest batch s",
+    "longest time between two commits s",
+    "hosts",
+    "executors",
+    "bytes a row",
+    "equal",
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +49,14 @@ class Sizes:
     seconds: int
     cut: float
 
+    @property
+    def changes(self) -> dict[int, int]:
+        """Batch -> executors wanted from there on: half of them go and come again."""
+        batches = 2 * self.seconds
+        return {batches // 8: 2, batches // 2: 4, 3 * batches // 4: 3}
 
-FULL, QUICK = Sizes(seconds=60, cut=20.0), Sizes(seconds=20, cut=5.0)
+
+FULL, QUICK = Sizes(seconds=45, cut=20.0), Sizes(seconds=20, cut=5.0)
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
@@ -40,35 +66,59 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     sizes = QUICK if quick else FULL
     command = "penstock bench hosts" + (" --quick" if quick else "") + (f" --part {part}" if part else "")
     report = ResultsPage("Several hosts", command)
-    rows = []
-    for kind in PARTS if part is None else (part,):
-        for disturbed in (False, True):
-            announce(f"{kind}, {'a host cut off and one killed' if disturbed else 'undisturbed'}")
-            rows.append(_row(kind, disturbed, _run(kind, disturbed, sizes)))
-    columns = ("what", "disturbed by", "rows", "batches", "longest batch s", "hosts", "bytes a row", "equal")
-    note = (
-        "Hosts are network namespaces of one machine: driver, master and S3 server on one, a worker of Spark's on each of two others. "
-        "Bytes are all that the three sent, state and results included."
-    )
-    report.tables.append(Table("Runs", columns, rows, note))
-    for kind, disturbance, *_, equal in rows:
-        report.claim(
-            f"the output of the {kind} is right ({disturbance or 'undisturbed'})",
-            "equal",
-            equal,
-            equal == "yes",
-        )
+    for name in PARTS if part is None else (part,):
+        _add(report, name, sizes)
     return report
 
 
-def _row(kind: str, disturbed: bool, found: dict[str, Any]) -> tuple[Any, ...]:
-    what = f"a cut of {found['cut']:.0f} s, a host killed" if disturbed else ""
-    size = found["bytes"] / found["rows"]
-    equal = "yes" if found["equal"] else "no"
-    return kind, what, found["rows"], found["batches"], found["longest"], found["hosts"], size, equal
+def _add(report: ResultsPage, part: str, sizes: Sizes) -> None:
+    rows = []
+    for kind, disturbance in PARTS[part]:
+        words = _words(disturbance, sizes)
+        announce(f"{kind}, {words}")
+        found = _run(kind, disturbance, sizes)
+        rows.append(_row(kind, words, found))
+        equal = "yes" if found["equal"] else "no"
+        report.claim(f"the output of the {kind} is right ({words})", "yes", equal, found["equal"])
+        if disturbance == "cut":
+            report.claim(
+                f"the cut is felt by the {kind}",
+                f"a batch of at least {sizes.cut:.0f} s",
+                f"{found['longest']:.1f} s",
+                found["longest"] >= sizes.cut,
+            )
+    note = (
+        "Hosts are network namespaces of one machine: driver, master and S3 server on one, a worker of Spark's on each of two others. "
+        "Bytes are all that the three sent, state and results included. A batch is timed from its first try to its commit; the trigger is 0.5 s."
+    )
+    report.tables.append(Table(f"Runs: {part}", COLUMNS, rows, note))
 
 
-def _run(kind: str, disturbed: bool, sizes: Sizes) -> dict[str, Any]:
+def _words(disturbance: str, sizes: Sizes) -> str:
+    return {
+        "": "undisturbed",
+        "cut": f"a host cut off for {sizes.cut:.0f} s, the other killed",
+        "executors": "executors from 4 to 2, to 4, to 3",
+    }[disturbance]
+
+
+def _row(kind: str, words: str, found: dict[str, Any]) -> tuple[Any, ...]:
+    few, many = min(found["executors"]), max(found["executors"])
+    return (
+        kind,
+        words,
+        found["rows"],
+        found["batches"],
+        found["longest"],
+        found["silence"],
+        found["hosts"],
+        f"{few}" if few == many else f"{few} to {many}",
+        found["bytes"] / found["rows"],
+        "yes" if found["equal"] else "no",
+    )
+
+
+def _run(kind: str, disturbance: str, sizes: Sizes) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch,
         Hosts(3) as hosts,
@@ -78,15 +128,18 @@ def _run(kind: str, disturbed: bool, sizes: Sizes) -> dict[str, Any]:
         try:
             store.start(hosts[DRIVER].prefix)
             cluster.start()
-            driver = _driver(kind, Path(scratch), hosts, store, cluster, sizes)
-            return _watched(driver, hosts, disturbed, sizes)
+            config = cluster.session_config(executor_cores=1 if disturbance == "executors" else 2)
+            told: dict[str, Any] = {"master": cluster.master, "config": config}
+            told["executors"] = sizes.changes if disturbance == "executors" else {}
+            driver = _driver(kind, Path(scratch), hosts, store, told, sizes)
+            return _watched(driver, hosts, disturbance == "cut", sizes)
         finally:
             cluster.stop()
             store.stop()
 
 
 def _driver(
-    kind: str, scratch: Path, hosts: Hosts, store: LocalS3, cluster: LocalCluster, sizes: Sizes
+    kind: str, scratch: Path, hosts: Hosts, store: LocalS3, told: dict[str, Any], sizes: Sizes
 ) -> "subprocess.Popen[bytes]":
     here = hosts[DRIVER]
     stream = {
@@ -99,11 +152,11 @@ def _driver(
     }
     address = {"spark.driver.host": here.address, "spark.driver.bindAddress": here.address}
     spec = {
+        **told,
         "kind": kind,
-        "master": cluster.master,
         "base": f"{store.address}/{kind}",
         "stream": {name: str(value) for name, value in stream.items()},
-        "config": {**cluster.session_config(executor_cores=2), **address},
+        "config": {**told["config"], **address},
     }
     (scratch / "spec.json").write_text(json.dumps(spec))
     with (scratch / "driver.log").open("wb") as log:
@@ -132,7 +185,9 @@ def _watched(
 ) -> dict[str, Any]:
     """Follow a run to its end; disturb it on the way: a host cut off and back, then the other one killed."""
     before = _sent(hosts)
-    found: dict[str, Any] = {"batches": 0, "longest": 0.0, "hosts": 0, "cut": sizes.cut}
+    found: dict[str, Any] = {"batches": 0, "longest": 0.0, "silence": 0.0, "hosts": 0, "executors": []}
+    due = [(CUT, lambda: _cut(hosts, sizes.cut)), (KILL, lambda: _kill(hosts, SECOND))] if disturbed else []
+    last = inf
     assert driver.stdout is not None
     for line in driver.stdout:
         told = json.loads(line)
@@ -140,18 +195,27 @@ def _watched(
             found |= told
             break
         found["batches"] = told["batch"] + 1
-        found["longest"] = max(found["longest"], told["seconds"])
-        found["hosts"] = max(found["hosts"], told["hosts"])
-        if disturbed and told["batch"] == 10:
-            hosts.cut(FIRST)
-            time.sleep(sizes.cut)
-            hosts.heal(FIRST)
-        if disturbed and told["batch"] == 20:
-            _kill(hosts, SECOND)
+        for name, value in (
+            ("longest", told["seconds"]),
+            ("silence", told["at"] - last),
+            ("hosts", told["hosts"]),
+        ):
+            found[name] = max(found[name], value)
+        found["executors"].append(told["executors"])
+        last = told["at"]
+        if due and told["batch"] >= due[0][0]:
+            due.pop(0)[1]()
     driver.wait()
-    if "equal" not in found:
+    if "equal" not in found or due:
         raise PenstockError("The driver ended before its stream did; run it again with --quick to see why.")
     return found | {"bytes": _sent(hosts) - before}
+
+
+def _cut(hosts: Hosts, seconds: float) -> None:
+    """Take the first host off the network for a while."""
+    hosts.cut(FIRST)
+    time.sleep(seconds)
+    hosts.heal(FIRST)
 
 
 def _sent(hosts: Hosts) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import penstock as ps
 from penstock.dataflow import running_count
 from penstock.spark import session
+from penstock.spark.actuators.executors import Executors
 from penstock.spark.runtime.locations import location, read_parquet
 
 
@@ -26,26 +27,51 @@ def main(path: str) -> None:
     whole = spark.read.format("penstock-traffic").options(**spec["stream"]).load()
     places: dict[str, Any] = {"output": f"{spec['base']}/out", "checkpoint": f"{spec['base']}/ck"}
     how: dict[str, Any] = {"trigger": "500 milliseconds", "engine": "resident"}
+    rows = whole.count()  # before the run: the first batches are not to be missed
     if spec["kind"] == "query":
         run: Any = _query().start(stream, **places, **how)
     else:
         flow = ps.Flow("counts")
         flow.source("traffic", stream).through(count).sink("counts")
         run = flow.start(spark, **places, **how, replicas={"count": 3})
-    rows = whole.count()
+    changes = _Changes(spark, spec["executors"])
     told = -1
     while run.is_active:
         seen = run.progress
         if seen.get("batch", -1) > told:
             told = seen["batch"]
             hosts = {hello.host for hello in run._resident.workers.members().values()}
-            _tell(batch=told, seconds=seen["seconds"], hosts=len(hosts), rows=_rows(run, seen))
+            _tell(
+                batch=told,
+                at=time.time(),
+                seconds=seen["seconds"],
+                hosts=len(hosts),
+                executors=changes.step(told),
+            )
             if _rows(run, seen) == rows:
                 break
         time.sleep(0.05)
     run.stop()
     _tell(rows=rows, equal=_equal(spec, whole))
     spark.stop()
+
+
+class _Changes:
+    """Executors that go and come at given batches."""
+
+    def __init__(self, spark: Any, wanted: dict[str, int]) -> None:
+        self._wanted = {int(batch): count for batch, count in wanted.items()}
+        self._executors = Executors(spark, grace=2.0, handover=1.0, warm=())
+
+    def step(self, batch: int) -> int:
+        """Ask for what is due by now; how many there are."""
+        due = [at for at in self._wanted if at <= batch]
+        now = time.time()
+        if due:
+            self._executors.set_target(self._wanted.pop(min(due)), now)
+        else:
+            self._executors.advance(now)
+        return len(self._executors.seen)
 
 
 def _query() -> ps.PreferenceQuery:

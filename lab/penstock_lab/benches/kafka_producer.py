@@ -12,7 +12,7 @@ import numpy as np
 from penstock.spark.kafka.client import confluent
 
 DIMS = 8
-POOL = 20_000
+POOL = 200_000
 #: Seconds between two bursts of messages.
 STEP = 0.02
 

@@ -28,7 +28,7 @@ BENCHES: dict[str, str] = {
     "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",
     "hosts": "resident workers on two hosts (network namespaces), a checkpoint in an S3 server, cuts and kills",
-    "kafka": "from topic to topic against a query by hand, and kills of driver and broker",
+    "kafka": "from topic to topic and table against queries by hand; kills of driver and broker; a backlog worked off",
     "kernels": "preference kernels against moocore and paretoset",
     "models": "MAP fitting and queue solvers: speed and accuracy",
     "nexmark": "queries of Nexmark: flows beside Spark's own operators, and every policy under four loads",

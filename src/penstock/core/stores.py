@@ -278,7 +278,10 @@ def _store(base: str) -> Any:
 def _settings() -> dict[str, Any]:
     """Plain HTTP where the environment names such an address; and patience."""
     address = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
-    plain = {"allow_http": True} if address.startswith("http://") else {}
+    allowed = any(
+        os.environ.get(f"{who}_ALLOW_HTTP", "").lower() == "true" for who in ("AWS", "AZURE", "GOOGLE")
+    )
+    plain = {"allow_http": True} if allowed or address.startswith("http://") else {}
     return {"client_options": {**plain}, "retry_config": {"max_retries": TRIES, "retry_timeout": PATIENCE}}
 
 

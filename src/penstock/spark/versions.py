@@ -1,10 +1,14 @@
 """What newer releases of Spark add, with what stands in for it on older ones: Spark 4.0 is the oldest."""
 
+import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas import types as spark_types
+from pyspark.sql.types import DataType, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import (
@@ -43,6 +47,49 @@ else:
 
         class SupportsTriggerAvailableNow:
             """Can be told that what is there now is all there will be."""
+
+
+#: Whether Spark can be told the time zone of timestamps in Arrow; older ones write UTC.
+_ZONES = "timezone" in inspect.signature(spark_types.to_arrow_type).parameters
+
+
+def arrow_schema(schema: StructType, zone: str) -> pa.Schema:
+    """The columns in Arrow's types, with timestamps in a time zone."""
+    if _ZONES:
+        return spark_types.to_arrow_schema(schema, timezone=zone)
+    return pa.schema([pa.field(f.name, arrow_type(f.dataType, zone), f.nullable) for f in schema.fields])
+
+
+def arrow_type(kind: DataType, zone: str) -> pa.DataType:
+    """A type in Arrow, with timestamps in a time zone.
+
+    >>> from pyspark.sql.types import ArrayType, TimestampType
+    >>> print(arrow_type(ArrayType(TimestampType()), "Europe/Rome"))
+    list<element: timestamp[us, tz=Europe/Rome]>
+    """
+    to_arrow: Any = spark_types.to_arrow_type  # its words differ between releases
+    return to_arrow(kind, timezone=zone) if _ZONES else in_zone(to_arrow(kind), zone)
+
+
+def in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
+    """The same type with timestamps of UTC, at any depth, in another time zone.
+
+    >>> print(in_zone(pa.struct([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())]), "Europe/Rome"))
+    struct<at: timestamp[us, tz=Europe/Rome], n: int64>
+    """
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, zone)
+    if pa.types.is_list(kind):
+        return pa.list_(_field_in_zone(kind.value_field, zone))
+    if pa.types.is_struct(kind):
+        return pa.struct([_field_in_zone(field, zone) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_field_in_zone(kind.key_field, zone), _field_in_zone(kind.item_field, zone))
+    return kind
+
+
+def _field_in_zone(field: pa.Field, zone: str) -> pa.Field:
+    return field.with_type(in_zone(field.type, zone))
 
 
 def to_workers(frame: DataFrame, tasks: int) -> DataFrame:

@@ -9,7 +9,6 @@ from typing import Any, Unpack
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.core.deprecation import deprecated
 from penstock.core.errors import PenstockError
@@ -43,6 +42,7 @@ from penstock.spark.runtime.starting import (
     takes_options,
 )
 from penstock.spark.runtime.worker_room import most_workers, room_for_run
+from penstock.spark.versions import arrow_schema
 
 
 class Flow(Graph):
@@ -227,7 +227,7 @@ class Flow(Graph):
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    return to_arrow_schema(frame.schema, timezone="UTC")
+    return arrow_schema(frame.schema, "UTC")
 
 
 def _surroundings(spark: SparkSession, how: Start, shares: bool) -> Surroundings:

@@ -107,7 +107,7 @@ class PartitionConsumer:
 def gone(topic: str, partition: int, offset: int) -> PenstockError:
     """The sentence for messages that were to be read and are no longer there."""
     return PenstockError(
-        f"KafkaMessage {offset} of topic '{topic}', partition {partition}, is no longer there: it was deleted before it was "
+        f"Message {offset} of topic '{topic}', partition {partition}, is no longer there: it was deleted before it was "
         "read; start with option failOnDataLoss=false to go on with what there is."
     )
 

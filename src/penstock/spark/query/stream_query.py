@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeVar, Unpack, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.core.belief import DAY, Limits
 from penstock.core.deprecation import deprecated
@@ -45,6 +44,7 @@ from penstock.spark.runtime.starting import (
     takes_options,
 )
 from penstock.spark.runtime.worker_room import most_workers, room_for_run
+from penstock.spark.versions import arrow_schema
 
 #: The kind of table that a query is asked over.
 T = TypeVar("T")
@@ -304,4 +304,4 @@ def _sink(
 def schema_of_frame(frame: DataFrame) -> pa.Schema:
     """The columns of a DataFrame as Arrow types."""
     refuse_connect(frame)
-    return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    return arrow_schema(frame.schema, str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))

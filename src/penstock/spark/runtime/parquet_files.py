@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.engine import BatchRows
+from penstock.spark.versions import arrow_schema
 
 #: Each file takes the driver a millisecond to look at; with more of them Spark's own tasks are the better way.
 MOST_FILES = 64
@@ -114,8 +114,7 @@ def parquet_files_of(frame: DataFrame) -> ParquetFiles | None:
         return None
     if any(set(field.metadata) - {"comment"} for field in frame.schema):
         return None  # a length to pad to, a value where there is none: Spark knows
-    zone = settings.get("spark.sql.session.timeZone")
-    schema = to_arrow_schema(frame.schema, timezone=zone)
+    schema = arrow_schema(frame.schema, str(settings.get("spark.sql.session.timeZone")))
     if any(pa.types.is_nested(field.type) for field in schema) or len(set(schema.names)) < len(schema):
         return None
     return ParquetFiles(schema, frame.schema)

@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.spark.versions import ReadAllAvailable, SupportsTriggerAvailableNow
+from penstock.spark.versions import ReadAllAvailable, SupportsTriggerAvailableNow, arrow_schema
 
 Offset = dict[str, Any]
 
@@ -104,8 +103,8 @@ def python_source_of(frame: DataFrame) -> PythonSource | None:
     reader = _streamReader(source, frame.schema)
     if type(reader).__name__ == "_SimpleStreamReaderWrapper":
         return None  # it keeps rows on the driver between calls; Spark knows how to hand them over
-    zone = made.conf.get("spark.sql.session.timeZone")
-    return PythonSource(reader, to_arrow_schema(frame.schema, timezone=zone), frame.schema)
+    zone = str(made.conf.get("spark.sql.session.timeZone"))
+    return PythonSource(reader, arrow_schema(frame.schema, zone), frame.schema)
 
 
 def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

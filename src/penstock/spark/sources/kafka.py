@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.spark.kafka import fetching
@@ -25,6 +24,7 @@ from penstock.spark.versions import (
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
+    arrow_schema,
 )
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: KafkaOptions, schema: StructType) -> None:
         self._options = options
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema: pa.Schema = arrow_schema(schema, "UTC")
         names = [part.split()[0] for part in SPARK_COLUMNS.split(", ")]
         self._parse = self._schema.names != names
         if self._parse:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, DoubleType, StringType, StructField, StructType, TimestampType
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.sources.pacing import Pacing, rows_allowed, shares
 from penstock.spark.sources.timed_reader import Offset, TimedStreamReader
-from penstock.spark.versions import ReadLimit
+from penstock.spark.versions import ReadLimit, arrow_type
 from penstock.traffic.trace import Trace, read_trace
 
 _START: Offset = {"row": 0, "epoch": -1}
@@ -189,7 +189,7 @@ def _rows(
     pacing: Pacing, recording: Recording, schema: StructType, part: ReplayPartition
 ) -> Iterator[pa.RecordBatch]:
     trace, row = recording.trace, part.start
-    types = {field.name: to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields}
+    types = {field.name: arrow_type(field.dataType, "UTC") for field in schema.fields}
     while row < part.stop:
         lap, first = divmod(row, len(trace)) if recording.loop else (0, row)
         count = min(part.stop - row, len(trace) - first, _BATCH)
