@@ -1,6 +1,7 @@
 """The page of a benchmark that is run a part at a time: what the parts before it came to is kept beside the page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,20 @@ def _plain(report: ResultsPage) -> dict[str, Any]:
 def _joined(title: str, parts: dict[str, Any]) -> ResultsPage:
     whole = ResultsPage(title, "", parts=[(p["command"], p["seconds"]) for p in parts.values()])
     for one in parts.values():
-        whole.tables += [Table(*table) for table in one["tables"]]
+        for table in one["tables"]:
+            _add(whole.tables, Table(*table))
         whole.claims += [Claim(**claim) for claim in one["claims"]]
         whole.plots += [Path(plot) for plot in one["plots"]]
     return whole
+
+
+def _add(tables: list[Table], more: Table) -> None:
+    """Rows of a table that an earlier part has too go below those of that part."""
+    for place, table in enumerate(tables):
+        if (table.title, list(table.columns), table.note) == (more.title, list(more.columns), more.note):
+            tables[place] = replace(table, rows=[*table.rows, *more.rows])
+            return
+    tables.append(more)
 
 
 def _number(cell: Any) -> Any:

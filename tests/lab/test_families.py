@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from penstock.core.errors import PenstockError
+from penstock.policies import Static
 from penstock_lab import families
-from penstock_lab.benches.autopilot import Compared, Trial, rivals
+from penstock_lab.benches.autopilot import Compared, Trial, fixed, rivals, simulated
 
 
 @pytest.mark.parametrize("name", families.FAMILIES)
@@ -36,4 +37,13 @@ def test_the_target_is_due_where_the_most_executors_keep_it():
 
 def test_whoever_takes_part_in_the_hindsight_has_a_name_of_its_own():
     names = [p.name for p in rivals()]
-    assert {"Ds2", "Mpc", "Dhalion", "Static 32"} <= set(names)
+    assert {"Ds2", "Mpc", "Dhalion"} <= set(names)
+    assert len(set(names)) == len(names)
+
+
+def test_the_smallest_fixed_size_that_keeps_the_target_is_found_by_halving():
+    trial = Trial("steps", 1, 300.0)
+    found = fixed(trial, 0.05)
+    smallest = min(size for size, outcome in found.items() if outcome.late <= 0.05)
+    assert len(found) <= 5
+    assert simulated(trial, Static(executors=smallest - 1)).late > 0.05

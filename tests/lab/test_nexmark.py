@@ -9,7 +9,7 @@ import pytest
 
 from penstock.dataflow import Reference
 from penstock.dataflow.graph import Graph
-from penstock_lab.benches.nexmark import PolicyTrial, simulated
+from penstock_lab.benches.nexmark_policies import PolicyTrial, simulated
 from penstock_lab.nexmark import WINDOW, oracle
 from penstock_lab.nexmark.events import BIDS, OPENED, PEOPLE, generate
 from penstock_lab.nexmark.flows import FLOWS
@@ -116,3 +116,30 @@ def test_policies_are_compared_on_what_is_left_after_the_start():
     assert static.late <= 0.05 < small.late
     assert static.core_seconds == pytest.approx(64 * 300.0)
     assert static.changes == 0
+
+
+def test_live_rows_are_bids_at_the_times_of_the_load_and_their_runs_are_told_with_spread():
+    from penstock_lab.benches.nexmark_live import POLICIES, _tables, loads
+    from penstock_lab.results import ResultsPage
+    from penstock_lab.trials.autoscale import AutoscaleTrial, lines_of
+
+    made = loads()
+    lines = lines_of(AutoscaleTrial("", "ds2", "", "", nexmark="q11"), made.arrivals)
+    assert len(lines) == len(made.arrivals)
+    assert float(lines[-1].split(",")[3]) == pytest.approx(made.arrivals[-1], abs=1e-6)
+    base = {
+        "p95": 1.0,
+        "late": 0.1,
+        "violations": 1,
+        "slots": 10,
+        "core_seconds": 50.0,
+        "changes": 2,
+        "steps": 1.0,
+    }
+    page = ResultsPage("", "")
+    _tables(page, [base | {"policy": p, "core_seconds": c} for p in POLICIES for c in (40.0, 50.0, 60.0)])
+    assert page.tables[0].rows[0][5] == "50 (40 to 60)"
+    assert page.claims[0].holds
+    few = ResultsPage("", "")
+    _tables(few, [base | {"policy": POLICIES[0]}])
+    assert not few.claims[0].holds

@@ -29,3 +29,13 @@ def test_the_page_has_the_parts_run_so_far_and_a_part_run_again_takes_the_place_
     write_page(whole, tmp_path, "x", None)
     assert (tmp_path / "x.md").read_text() == whole.as_markdown()
     assert not (tmp_path / "x.parts.json").exists()
+
+
+def test_rows_of_one_table_that_parts_share_stand_together(tmp_path):
+    for part, figure in (("one", 2.0), ("two", 3.0)):
+        made = ResultsPage("Bench", f"penstock bench x --part {part}")
+        made.tables.append(Table("Rates", ("what", "rows/s"), [(part, figure)], "A note."))
+        write_page(made, tmp_path, "x", part)
+    page = (tmp_path / "x.md").read_text()
+    assert page.count("## Rates") == page.count("A note.") == 1
+    assert "| one | 2 |\n| two | 3 |" in page

@@ -4,9 +4,11 @@ Seeds of the drawn families are not those that Autopilot's constants were chosen
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from penstock.core.errors import unknown
 from penstock.core.policy import AnyPolicy
 from penstock.policies import Autopilot, Static
 from penstock.policies.autopilot.candidates import default_candidates
@@ -23,7 +25,9 @@ from penstock_lab.results import ResultsPage, Table
 MEAN_CORES, MOST, TARGET, LATE, START = 2.0, 32, 5.0, 0.05, 300.0
 #: Beside the cheapest in hindsight.
 GOAL = 1.25
-SEEDS = (101, 102)
+#: Parts that can be run alone: the recorded loads, and a draw of every family by its seed.
+RECORDED = "recorded"
+PARTS = (RECORDED, "seed-101", "seed-102")
 #: Names of the catalog that take part in the hindsight, beside Autopilot's own candidates.
 OTHERS = ("Ds2", "Hpa", "Dhalion", "Threshold", "RuleBased", "Mpc")
 
@@ -35,7 +39,9 @@ class Trial:
     load: str
     seed: int
     seconds: float | None
-    hindsight: bool = True
+
+
+QUICK = [Trial(name, 101, 900.0) for name in ("steps", "map2-300")]
 
 
 @dataclass(frozen=True)
@@ -65,28 +71,36 @@ class Compared:
         return self.autopilot[1] / self.cheapest_figures[1]
 
 
-def run(quick: bool, folder: Path) -> ResultsPage:
-    """All recorded loads that are here, and two draws of every family."""
-    report = ResultsPage("Autopilot", "penstock bench autopilot" + (" --quick" if quick else ""))
-    if quick:
-        trials = [Trial(name, 101, 900.0) for name in ("steps", "map2-300")]
-    else:
-        recorded = list(families.RECORDED) if recorded_traces.folder() is not None else []
-        trials = [Trial(name, 0, None) for name in recorded]
-        trials += [Trial(name, seed, 3600.0) for name in families.FAMILIES for seed in SEEDS]
+def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
+    """All recorded loads that are here, and two draws of every family; or one part of them."""
+    if part is not None and part not in PARTS:
+        raise unknown("part", part, PARTS)
+    given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
+    report = ResultsPage("Autopilot", "penstock bench autopilot" + given)
+    parts = [part] if part else list(PARTS)
+    trials = QUICK if quick else [trial for name in parts for trial in _trials(name)]
     found = spread(compare, trials, least=2)
     _table(report, found)
     if not quick:  # a quarter of an hour is mostly start
-        _claims(report, found)
+        for name in parts:
+            _claims(report, name, [c for c in found if c.trial in _trials(name)])
     return report
+
+
+def _trials(part: str) -> list[Trial]:
+    if part == RECORDED:
+        return [Trial(n, 0, None) for n in families.RECORDED] if recorded_traces.folder() is not None else []
+    return [Trial(name, int(part.rpartition("-")[2]), 3600.0) for name in families.FAMILIES]
 
 
 def compare(trial: Trial) -> Compared:
     """Autopilot and everybody else on one load."""
     own = simulated(trial, Autopilot(target=TARGET, late=LATE, limits=(1, MOST)))
     peak = simulated(trial, Static(executors=MOST))
-    others = {p.name: simulated(trial, p) for p in rivals()}
-    fit = {n: o for n, o in others.items() if o.late <= max(LATE, peak.late)} | {"Static peak": peak}
+    allowed = max(LATE, peak.late)
+    others = {p.name: simulated(trial, p) for p in rivals()} | {"Static peak": peak}
+    others |= {f"Static {size}": o for size, o in fixed(trial, allowed).items()}
+    fit = {n: o for n, o in others.items() if o.late <= allowed}
     cheapest = min(fit, key=lambda n: fit[n].core_seconds)
     return Compared(
         trial,
@@ -99,20 +113,34 @@ def compare(trial: Trial) -> Compared:
 
 
 def rivals() -> tuple[AnyPolicy, ...]:
-    """Whoever takes part in the hindsight: fixed sizes, settings of Ds2, Hpa and Threshold, and the catalog."""
+    """Whoever takes part in the hindsight beside the fixed sizes: settings of Ds2, Hpa and Threshold, and the catalog."""
     here = Surroundings(PlantKind.MICRO_BATCHES, (1, MOST), TARGET, 5.0)
     named = [policy_named(name, here) for name in OTHERS]
-    return (*default_candidates((1, MOST)), *named)
+    return (*(c for c in default_candidates((1, MOST)) if not isinstance(c, Static)), *named)
+
+
+def fixed(trial: Trial, allowed: float) -> dict[int, ClosedLoopResult]:
+    """The smallest fixed size that is late no more than allowed, by halving: more executors are never later."""
+    found: dict[int, ClosedLoopResult] = {}
+    low, high = 1, MOST
+    while low < high:
+        size = (low + high) // 2
+        found[size] = simulated(trial, Static(executors=size))
+        low, high = (low, size) if found[size].late <= allowed else (size + 1, high)
+    return found
 
 
 def simulated(trial: Trial, policy: AnyPolicy) -> ClosedLoopResult:
     """One policy on the simulated query; a fixed size begins where it stands."""
-    made = families.load(trial.load, trial.seconds, trial.seed)
+    made = _load(trial.load, trial.seconds, trial.seed)
     cost = MEAN_CORES / made.rate
     work = None if made.work is None else made.work * cost
     begin = policy.executors if isinstance(policy, Static) and policy.executors else 2
     plant = SparkLike(made.arrivals, SparkCosts(row_cost=cost), begin, MOST, 1, work)
     return run_policy(plant, policy, 5.0, made.seconds, target=TARGET, warm_up=min(START, made.seconds / 3))
+
+
+_load = lru_cache(maxsize=1)(families.load)
 
 
 def _table(report: ResultsPage, found: list[Compared]) -> None:
@@ -138,16 +166,13 @@ def _table(report: ResultsPage, found: list[Compared]) -> None:
     )  # fmt: skip
 
 
-def _claims(report: ResultsPage, found: list[Compared]) -> None:
-    for what, part in (
-        ("recorded loads", [c for c in found if c.trial.load in families.RECORDED]),
-        ("drawn loads", [c for c in found if c.trial.load in families.FAMILIES]),
-    ):
-        if part:
-            met, near = sum(c.met for c in part), sum(c.met and c.ratio <= GOAL for c in part)
-            fitted = what == "recorded loads"
-            report.claim(f"The target is kept on all {what}", f"{len(part)}", str(met), every(met, len(part)), fit=fitted)  # fmt: skip
-            report.claim(
-                f"and with at most {GOAL} times the core-seconds of the cheapest in hindsight, {what}", f"{len(part)}",
-                f"{near}; at worst {max(c.ratio for c in part):.2f}", every(near, len(part)), fit=fitted,
-            )  # fmt: skip
+def _claims(report: ResultsPage, part: str, found: list[Compared]) -> None:
+    if not found:
+        return
+    what, fitted = f"{part} loads" if part == RECORDED else f"drawn loads, {part}", part == RECORDED
+    met, near = sum(c.met for c in found), sum(c.met and c.ratio <= GOAL for c in found)
+    report.claim(f"The target is kept on all {what}", f"{len(found)}", str(met), every(met, len(found)), fit=fitted)  # fmt: skip
+    report.claim(
+        f"and with at most {GOAL} times the core-seconds of the cheapest in hindsight, {what}", f"{len(found)}",
+        f"{near}; at worst {max(c.ratio for c in found):.2f}", every(near, len(found)), fit=fitted,
+    )  # fmt: skip

@@ -78,7 +78,7 @@ def run(quick: bool, folder: Path, minutes: float | None = None) -> ResultsPage:
             for name in names:
                 announce(f"{name}: {loads.arrivals[-1]:.0f} s of load")
                 trial = _trial(name, cluster.master, work, target)
-                found, curve = _measure(name, trial, loads)
+                found, curve = measured(name, trial, loads)
                 outcomes += found
                 curves[name] = curve
     finally:
@@ -137,7 +137,8 @@ def _trial(name: str, master: str, work: Path, target: float) -> AutoscaleTrial:
     )
 
 
-def _measure(name: str, trial: AutoscaleTrial, loads: Loads) -> tuple[list[AutoscaleResult], Any]:
+def measured(name: str, trial: AutoscaleTrial, loads: Loads) -> tuple[list[AutoscaleResult], Any]:
+    """Run a trial; what it did under each load, and its curves."""
     patience = float(loads.arrivals[-1]) + 240.0
     done = subprocess.run(
         [sys.executable, "-m", "penstock_lab.trials.autoscale", str(request(trial))],

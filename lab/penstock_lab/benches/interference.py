@@ -41,7 +41,7 @@ def run(quick: bool, folder: Path) -> ResultsPage:
                 # Rows that compute: waiting would not notice the other load.
                 own = replace(trial, folder=str(work / name.replace(" ", "-")), row_cpu=6e-4, row_wait=0.0)
                 with spinning(cores, after=autoscale.WARM):
-                    found[name] = autoscale._measure(name, own, loads)[0][0]
+                    found[name] = autoscale.measured(name, own, loads)[0][0]
     finally:
         shutil.rmtree(work, ignore_errors=True)
     rows = [(n, o.p95, f"{o.violations} of {o.slots}", o.core_seconds, o.changes) for n, o in found.items()]

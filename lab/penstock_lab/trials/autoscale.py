@@ -42,6 +42,9 @@ class AutoscaleTrial:
     period: float = 2.0
     tasks: int = 12
     idle: str = "60s"  # of dynamic allocation
+    nexmark: str = (
+        ""  # a query of Nexmark on the rows, as bids whose price is converted by the costly function
+    )
 
 
 def session_for(trial: AutoscaleTrial) -> SparkSession:
@@ -51,6 +54,7 @@ def session_for(trial: AutoscaleTrial) -> SparkSession:
         "spark.default.parallelism": str(trial.tasks),
         "spark.sql.files.openCostInBytes": "1",
         "spark.sql.files.minPartitionNum": str(trial.tasks),
+        "spark.sql.shuffle.partitions": "2",
     }
     if trial.method == "dynamic":
         least, most = map(str, trial.executors)
@@ -66,11 +70,12 @@ def session_for(trial: AutoscaleTrial) -> SparkSession:
 
 
 class Feeder(threading.Thread):
-    """Writes the rows that have arrived into a new file, ``per_second`` times a second."""
+    """Writes the rows that have arrived into a new file, ``per_second`` times a second; ``lines`` are their text."""
 
-    def __init__(self, folder: Path, arrivals: Floats, per_second: float) -> None:
+    def __init__(self, folder: Path, arrivals: Floats, per_second: float, lines: list[str]) -> None:
         super().__init__(name="feeder", daemon=True)
         self._folder, self._arrivals, self._step = folder, arrivals, 1.0 / per_second
+        self._lines = lines
         self.began = 0.0
 
     def run(self) -> None:
@@ -83,9 +88,20 @@ class Feeder(threading.Thread):
             time.sleep(max(0.0, self.began + edge - time.time()))
             if count > before:
                 hidden = self._folder / f".{number}"
-                hidden.write_text("\n".join(map(str, range(before, count))) + "\n")
+                hidden.write_text("\n".join(self._lines[before:count]) + "\n")
                 hidden.rename(self._folder / f"{number:06d}.csv")
             before = int(count)
+
+
+def lines_of(trial: AutoscaleTrial, arrivals: Floats) -> list[str]:
+    """The rows as text: their numbers, or bids at these times."""
+    if not trial.nexmark:
+        return [str(number) for number in range(len(arrivals))]
+    from penstock_lab.nexmark.events import generate
+
+    bids = generate(2 * len(arrivals), rate=1.0).bids.slice(0, len(arrivals))
+    columns = [bids[name].to_pylist() for name in ("auction", "bidder", "price")]
+    return [f"{a},{b},{p},{at:.6f}" for a, b, p, at in zip(*columns, arrivals, strict=True)]
 
 
 def start_query(spark: SparkSession, trial: AutoscaleTrial, source: Path) -> Any:
@@ -102,8 +118,15 @@ def start_query(spark: SparkSession, trial: AutoscaleTrial, source: Path) -> Any
         time.sleep(waiting)
         return 2 * value
 
-    rows = spark.readStream.schema("id long").csv(str(source))
-    writer = rows.select(costly("id").alias("twice")).writeStream.format("noop").queryName("trial")
+    if trial.nexmark:
+        from penstock_lab.nexmark.spark import QUERIES
+
+        bids = spark.readStream.schema("auction long, bidder long, price long, at double").csv(str(source))
+        # A condition on what the function gives: Spark leaves out columns that nobody asks for.
+        frame = QUERIES[trial.nexmark][0](bids.withColumn("price", costly("price")).where("price >= 0"))
+    else:
+        frame = spark.readStream.schema("id long").csv(str(source)).select(costly("id").alias("twice"))
+    writer = frame.writeStream.format("noop").queryName("trial")
     checkpoint = str(Path(trial.folder) / "checkpoint")
     return (
         writer.option("checkpointLocation", checkpoint)
@@ -137,7 +160,7 @@ def main() -> None:
         batches = Watcher(spark, lambda id_, name: True).begin()
         query = start_query(spark, trial, source)
         handle = scaler(spark, trial).start()
-        feeder = Feeder(source, arrivals, trial.tasks / trial.trigger)
+        feeder = Feeder(source, arrivals, trial.tasks / trial.trigger, lines_of(trial, arrivals))
         feeder.start()
         done: list[Any] = []
         counted = 0

@@ -6,26 +6,22 @@ of the real run at the costs measured in it and is controlled by the candidate. 
     late    rows whose result came after the target, over all rows
     cost    executor-seconds a minute
 
-Fit is a candidate with  late <= bound = max(share T / (T + 1200 s), that of the most executors + half a point)  after T
-seconds of rehearsal: the shorter it was, the more what is to come may differ. Of the fit ones the one with the least
-cost (1 + late / (5 bound))  leads, and its rehearsal's number of executors is the plan. Bursts
-break records: with M1 and M2 the largest loads of two different minutes so far, the next record may be M1 + (M1 - M2)
-(the estimate of Robson and Whitlock for the end of a range), so the plan is
+Fit is a candidate with  late <= bound = max(allowed T / (T + 600 s), that of the most executors + half a point)  after T
+seconds of rehearsal: the shorter it was, the more what is to come may differ. ``allowed`` is the share of rows that may be
+late from now on, less than the share asked for where more than that were late in the real run so far
+(:mod:`penstock.policies.autopilot.budget`). Of the fit ones the one with the least  cost (1 + late / (5 bound))  leads, and
+its rehearsal's number of executors is the plan. In a minute whose load breaks the record M of all minutes before, the
+rehearsals know no better than the run, so the plan is
 
-    executors = round(rehearsal's executors x spare),      spare = max(2 - M2 / M1, load of this minute / M1)
-
-the second for the minute in which the record is broken: beyond what was rehearsed, in proportion. The first only while
-records are likely: with r of the last n minutes (40 at most) having broken it, a share of about (r + 1) / (n + 1) of the
-rows to come meets a new one, and where that is less than what may still be late, late - that of the leader, they may be.
+    executors = round(rehearsal's executors x spare),      spare = max(1, load of this minute / M)
 
 It starts with the most executors, leads by rehearsals after ``learn`` seconds, changes the leader only for one that is
-cheaper by ``hysteresis`` or when the leader is no longer fit (the next one then takes at least 15 % more than it did, for twenty minutes: the load was
-harder than it looked), and takes control back to the most executors for
+cheaper by ``hysteresis`` or when the leader is no longer fit, and takes control back to the most executors for
 ``probation`` seconds when the real rows are late while its rehearsal says they are not.
 """
 
 from dataclasses import dataclass, field, replace
-from math import isnan
+from math import isfinite, isnan
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
@@ -33,6 +29,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
+from penstock.policies.autopilot.budget import Budget
 from penstock.policies.autopilot.candidates import default_candidates
 from penstock.policies.autopilot.rehearsal import (
     Meter,
@@ -47,13 +44,9 @@ from penstock.policies.autopilot.rehearsal import (
 from penstock.policies.places import check_scaling, within
 
 #: Seconds of rehearsal after which half of the late share may be used: surprises and changes of the leader need the rest.
-DOUBT = 1200.0
+DOUBT = 600.0
 #: How much dearer a candidate counts that is as late as it may be.
 PRICE = 0.2
-#: After a leader has failed, the next one takes at least so many times its cost, for as long as the doubt.
-STEP_UP = 1.15
-#: Minutes that tell how often a record is broken.
-RECORDS = 40
 #: Seconds at the beginning (a quarter of a shorter learning) that do not count: every rehearsal starts with the executors that the run happened to have.
 START_UP = 60.0
 
@@ -69,8 +62,7 @@ class AutopilotState:
     guarded: float = -1.0
     apart: int = 0  # steps in which reality and rehearsal parted
     peaks: tuple[tuple[int, float], ...] = ()  # minute -> its largest load
-    floor: float = 0.0  # core-seconds a minute that the leader must take at least, since a cheaper one failed
-    failed: float = -1e9  # when
+    budget: Budget = field(default_factory=Budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +112,8 @@ class Autopilot:
     def step(self, state: AutopilotState, observation: Observation) -> tuple[AutopilotState, Decision]:
         """Rehearse another period, choose, and plan what the leader's rehearsal plans."""
         state = replace(state, meter=measured(state.meter, observation))
-        if state.meter.costs is None or observation.executors is None:
+        costs = state.meter.costs
+        if costs is None or observation.executors is None:
             return state, self._safe(observation, "the costs of rows and batches are not known yet")
         state = self._rehearse(state, observation)
         now = observation.time
@@ -128,9 +121,8 @@ class Autopilot:
             return state, self._safe(observation, "rows were late that the rehearsal had in time")
         if state.begun is None or now - state.begun < self.learn - 1e-9:
             return state, self._safe(observation, f"rehearsing for {now - (state.begun or now):.0f} s so far")
-        since = max(now - self.memory, state.begun + (START_UP if self.learn >= START_UP else self.learn / 4))
-        scores = {name: score(rehearsal, since, now) for name, rehearsal in state.rehearsals}
-        state = self._lead(state, scores, now)
+        scores = {name: score(rehearsal, costs, self.target) for name, rehearsal in state.rehearsals}
+        state = self._lead(state, scores)
         state = self._guard(state, observation)
         if now < state.guarded - 1e-9:
             return state, self._safe(observation, "rows are late that the rehearsal has in time")
@@ -140,8 +132,10 @@ class Autopilot:
         assert state.meter.costs is not None
         pairs = [(c.name, c) for c in self.rehearsing]
         pairs = pairs if "Maximum" in dict(pairs) else [("Maximum", _peak(self.limits)), *pairs]
+        begun = observation.time - observation.period if state.begun is None else state.begun
+        counts = observation.time - begun > min(START_UP, self.learn / 4) + 1e-9
         rehearsals = rehearsed(
-            dict(state.rehearsals), pairs, observation, state.meter.costs, self.target, self.memory
+            dict(state.rehearsals), pairs, observation, state.meter.costs, self.target, self.memory, counts
         )
         stage = scaled_stage(observation)
         load = 0.0 if stage is None else stage.arrival_rate * state.meter.costs.service
@@ -149,29 +143,28 @@ class Autopilot:
         peaks = dict(state.peaks)
         peaks[minute] = max(load, peaks.get(minute, 0.0))
         kept = tuple((m, p) for m, p in peaks.items() if 60 * (minute - m) <= self.memory)
-        begun = observation.time - observation.period if state.begun is None else state.begun
-        return replace(state, rehearsals=tuple(rehearsals.items()), begun=begun, peaks=kept)
+        budget = state.budget
+        if counts and stage is not None and isfinite(stage.tuples_out):
+            budget = budget.after(observation, stage.tuples_out, self.target, self.memory)
+        return replace(state, rehearsals=tuple(rehearsals.items()), begun=begun, peaks=kept, budget=budget)
 
-    def _lead(self, state: AutopilotState, scores: dict[str, Score], now: float) -> AutopilotState:
+    def _lead(self, state: AutopilotState, scores: dict[str, Score]) -> AutopilotState:
         """The cheapest that is fit leads; the present one stays unless it is unfit or another cheaper by far."""
         peak = scores["Maximum"]
-        bound = max(self.late * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
+        allowed = state.budget.allowed(self.late)
+        bound = max(allowed * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
         fit = {name: s for name, s in scores.items() if s.late <= bound}
-        floor, failed = (state.floor, state.failed) if now - state.failed < DOUBT else (0.0, -1e9)
-        if state.leader and state.leader not in fit:
-            floor, failed = max(floor, scores[state.leader].cost) * STEP_UP, now
-        allowed = {name: s for name, s in fit.items() if s.cost >= min(floor, peak.cost)}
-        priced = {name: s.cost * (1 + PRICE * s.late / bound) for name, s in allowed.items()}
-        leader = min(priced, key=lambda name: (priced[name], allowed[name].changes))
-        if state.leader in allowed and priced[leader] >= (1 - self.hysteresis) * priced[state.leader]:
+        priced = {name: s.cost * (1 + PRICE * s.late / bound) for name, s in fit.items()}
+        leader = min(priced, key=lambda name: (priced[name], fit[name].changes))
+        if state.leader in fit and priced[leader] >= (1 - self.hysteresis) * priced[state.leader]:
             leader = state.leader
-        return replace(state, leader=leader, floor=floor, failed=failed)
+        return replace(state, leader=leader)
 
     def _guard(self, state: AutopilotState, observation: Observation) -> AutopilotState:
         """Count steps in which real rows are late and the leader's are not; six of them take the control back."""
         rehearsal = dict(state.rehearsals)[state.leader]
         slow = observation.measure(Metric.LATENCY_MEAN) > self.target
-        last = rehearsal.periods[-1]
+        last = rehearsal.last
         promised = last.rows > 0 and last.late <= self.late * last.rows
         apart = state.apart + 1 if slow and promised else 0
         if apart < 6:
@@ -181,7 +174,7 @@ class Autopilot:
     def _follow(self, state: AutopilotState, observation: Observation, scores: dict[str, Score]) -> Decision:
         rehearsal = dict(state.rehearsals)[state.leader]
         assert state.meter.costs is not None
-        spare = _spare(state.peaks, observation.time, self.late - scores[state.leader].late)
+        spare = _spare(state.peaks, observation.time)
         planned = round(rehearsal.shadow.planned * spare)
         more = relief(rehearsal, observation, state.meter.costs, self.target)
         wanted = within(planned + more, self.limits)
@@ -195,7 +188,9 @@ class Autopilot:
         if others:
             reason += f"; {_in_words(others[-1][1], scores[others[-1][1]])}"
         if planned != rehearsal.shadow.planned:
-            reason += f"; {spare:.0%} of its {rehearsal.shadow.planned:g}, since bursts still break records"
+            reason += (
+                f"; {spare:.0%} of its {rehearsal.shadow.planned:g}, since no minute before had such a load"
+            )
         if more:
             reason += f"; {more:g} more for the backlog"
         return Decision(changes, reason, {Metric.EXECUTORS: float(wanted)})
@@ -220,26 +215,9 @@ def _in_words(name: str, s: Score) -> str:
     return f"`{name}`: {s.late:.1%} late and {s.cost:.0f} core-seconds a minute"
 
 
-def _spare(peaks: tuple[tuple[int, float], ...], now: float, allowed: float) -> float:
-    """How much more than rehearsed to keep, where that share of the rows may still be late.
-
-    2 - M2 / M1 of the two largest minutes while records are likely to be broken, or this minute's load over those before.
-    """
+def _spare(peaks: tuple[tuple[int, float], ...], now: float) -> float:
+    """How much more than rehearsed to take: this minute's load over the largest of those before, where it is more."""
     minute = int(now // 60)
-    before = [load for m, load in sorted(peaks) if m < minute and not isnan(load)]
+    before = max((load for m, load in peaks if m < minute and not isnan(load)), default=0.0)
     present = max((load for m, load in peaks if m == minute and not isnan(load)), default=0.0)
-    if len(before) < 2 or max(before) <= 0:
-        return 1.0
-    second, first = sorted(before)[-2:]
-    ahead = 2.0 - second / first if _records(before) > allowed else 1.0
-    return max(ahead, present / first)
-
-
-def _records(loads: list[float]) -> float:
-    """The share of minutes to come that will break the record, by how many of the last did."""
-    highest, broken = loads[0], []
-    for load in loads[1:]:
-        broken.append(load > highest)
-        highest = max(highest, load)
-    last = broken[-RECORDS:]
-    return (sum(last) + 1) / (len(last) + 1)
+    return max(1.0, present / before) if before > 0 else 1.0

@@ -16,13 +16,31 @@ from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCost
 _FINE = 10
 
 
+#: Seconds between two marks of a rehearsal's totals: what was further back than the memory is left out by the mark.
+MARKS = 60.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
-    """One candidate's rehearsal: its shadow, its policy's state, what it did period by period."""
+    """One candidate's rehearsal: its shadow, its policy's state, what it did last and in all.
+
+    ``marks`` are the totals at earlier times, one a minute: what it did since then is the difference.
+    """
 
     shadow: Shadow
     state: Any
-    periods: tuple[Period, ...] = ()
+    total: Period
+    last: Period
+    marks: tuple[Period, ...]
+
+    def did(self, period: Period, counts: bool, memory: float) -> "Rehearsal":
+        """After another period, which counts for the totals or not."""
+        total = self.total.plus(period) if counts else replace(self.total, time=period.time)
+        marks = self.marks if counts else ()
+        if not marks or total.time - marks[-1].time >= MARKS - 1e-9:
+            old = sum(mark.time < total.time - memory - 1e-9 for mark in marks)
+            marks = (*marks[old:], total)
+        return replace(self, total=total, last=period, marks=marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +128,9 @@ def rehearsed(
     costs: MeasuredCosts,
     target: float,
     memory: float,
+    counts: bool = True,
 ) -> dict[str, Rehearsal]:
-    """Every candidate one period further."""
+    """Every candidate one period further, which counts for its score or not."""
     stage = scaled_stage(observation)
     if stage is None:
         return dict(rehearsals)
@@ -119,17 +138,20 @@ def rehearsed(
     after = {}
     for name, policy in candidates:
         rehearsal = rehearsals.get(name) or _begun(policy, observation)
-        after[name] = _rehearsal_after(rehearsal, policy, bins, observation, stage, costs, target, memory)
+        advanced, period = _advanced(rehearsal, policy, bins, observation, stage, costs, target)
+        after[name] = advanced.did(period, counts, memory)
     return after
 
 
 def _begun(policy: AnyPolicy, observation: Observation) -> Rehearsal:
     present = observation.executors.observed if observation.executors else 1.0
     begin = observation.time - observation.period
-    return Rehearsal(Shadow(begin, present, present, next_start=begin, warm=present), policy.start())
+    shadow = Shadow(begin, present, present, next_start=begin, warm=present)
+    nothing = Period(begin)
+    return Rehearsal(shadow, policy.start(), nothing, nothing, (nothing,))
 
 
-def _rehearsal_after(
+def _advanced(
     rehearsal: Rehearsal,
     policy: AnyPolicy,
     bins: Bins,
@@ -137,14 +159,12 @@ def _rehearsal_after(
     stage: StageObservation,
     costs: MeasuredCosts,
     target: float,
-    memory: float,
-) -> Rehearsal:
+) -> tuple[Rehearsal, Period]:
     shadow, seen, period = advance(rehearsal.shadow, bins, observation, stage, costs, target)
     state, decision = policy.step(rehearsal.state, seen)
     wanted = decision.number(Knob.EXECUTORS, "", shadow.planned)
     period = replace(period, changes=int(wanted != shadow.planned))
-    kept = tuple(p for p in rehearsal.periods if observation.time - p.time < memory)
-    return Rehearsal(shadow.plan(wanted, costs), state, (*kept, period))
+    return replace(rehearsal, shadow=shadow.plan(wanted, costs), state=state), period
 
 
 def relief(rehearsal: Rehearsal, observation: Observation, costs: MeasuredCosts, target: float) -> float:
@@ -162,14 +182,18 @@ def relief(rehearsal: Rehearsal, observation: Observation, costs: MeasuredCosts,
     return float(np.ceil(excess / (0.5 * target)))
 
 
-def score(rehearsal: Rehearsal, since: float, now: float) -> Score:
-    """How a candidate did from one time to another."""
-    seen = [p for p in rehearsal.periods if p.time > since]
-    length = max(1e-9, now - since)
-    rows = sum(p.rows for p in seen)
+def score(rehearsal: Rehearsal, costs: MeasuredCosts, target: float) -> Score:
+    """How a candidate did within the memory.
+
+    Rows that are bound to be late count as such before their batch ends: in an overload, batches take longer and longer.
+    """
+    first = rehearsal.marks[0]
+    done = rehearsal.total.minus(first)
+    overdue = rehearsal.shadow.overdue(costs, target)
+    rows, length = done.rows + overdue, max(1e-9, rehearsal.total.time - first.time)
     return Score(
-        sum(p.late for p in seen) / rows if rows > 0 else 0.0,
-        60.0 * sum(p.spent for p in seen) / length,
-        3600.0 * sum(p.changes for p in seen) / length,
+        (done.late + overdue) / rows if rows > 0 else 0.0,
+        60.0 * done.spent / length,
+        3600.0 * done.changes / length,
         length,
     )

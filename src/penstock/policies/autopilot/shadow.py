@@ -69,6 +69,26 @@ class Period:
     spent: float = 0.0
     changes: int = 0
 
+    def plus(self, later: "Period") -> "Period":
+        """Both together, at the later time."""
+        return Period(
+            later.time,
+            self.rows + later.rows,
+            self.late + later.late,
+            self.spent + later.spent,
+            self.changes + later.changes,
+        )
+
+    def minus(self, earlier: "Period") -> "Period":
+        """What came after an earlier total."""
+        return Period(
+            self.time,
+            self.rows - earlier.rows,
+            self.late - earlier.late,
+            self.spent - earlier.spent,
+            self.changes - earlier.changes,
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shadow:
@@ -95,6 +115,18 @@ class Shadow:
         if amount > max([self.amount, *(total for _, total in coming)]):
             coming = (*coming, (self.now + costs.arrives_after, amount))
         return replace(self, planned=amount, amount=min(self.amount, amount), coming=coming)
+
+    def overdue(self, costs: MeasuredCosts, target: float) -> float:
+        """Rows without a result that will be late: those of the running batch, whose end is known, and those that wait.
+
+        The ones that wait are taken by the next batch, with as many executors as are planned.
+        """
+        late, free = 0.0, max(self.now, self.next_start)
+        if isfinite(self.ends):
+            late, free = float(self.batch.rows[self.ends - self.batch.times > target].sum()), self.ends
+        slots = max(max(self.amount, self.planned) * costs.slots, 1e-9)
+        end = free + costs.caution * (costs.overhead + float(self.waiting.work.sum()) / slots)
+        return late + float(self.waiting.rows[end - self.waiting.times > target].sum())
 
 
 class _Run:

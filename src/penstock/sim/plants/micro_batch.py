@@ -97,6 +97,7 @@ class SparkLike(VirtualPlant):
         super().__init__()
         self.costs = costs or SparkCosts()
         self._arrivals = np.ascontiguousarray(arrivals, dtype=np.float64)
+        self._gaps = np.diff(self._arrivals)
         single = (
             np.full(len(arrivals), self.costs.row_cost)
             if costs_of_rows is None
@@ -194,9 +195,9 @@ class SparkLike(VirtualPlant):
             self.STAGE,
             workers=self._executors.capacity(),
             arrival_rate=len(arrived) / period,
-            arrival_scv=scv_of(np.diff(arrived)),
+            arrival_scv=scv_of(self._gaps[first : max(first, last - 1)]),
             arrival_dispersion=dispersion_of(arrived, start, period),
-            interarrivals=np.diff(self._arrivals[max(0, last - RECENT) : last]),
+            interarrivals=self._gaps[max(0, last - RECENT) : max(0, last - 1)],
             busy_time=self._busy_share(start) * self._executors.amount,
             tuples_in=float(taken - shed),
             tuples_out=float(sum(b.rows for b in batches)),
