@@ -15,7 +15,7 @@ from penstock.core.jit import jit
 CHILD = """
 import sys
 import numpy as np
-from penstock.core.jit import jit
+from penstock.core.jit import jit, load_kept
 
 @jit
 def summed(values):
@@ -25,16 +25,20 @@ def summed(values):
     return total
 
 print("ready", flush=True)
-sys.stdin.readline()
+if sys.stdin.readline() == "load\\n":
+    load_kept()
+    print(len(summed.overloads), end=" ")
 print(summed(np.arange(5.0)), sum(summed.stats.cache_misses.values()), flush=True)
 """
 
 
-def test_processes_that_need_a_loop_at_the_same_time_compile_it_once(tmp_path):
-    script = tmp_path / "loops.py"
-    script.write_text(CHILD)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    children = [
+def children(folder, count):
+    """Processes that have the loop and wait for a line to begin."""
+    script = folder / "loops.py"
+    if not script.exists():  # a newer file would make what is kept out of date
+        script.write_text(CHILD)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")}
+    started = [
         subprocess.Popen(
             [sys.executable, str(script)],
             stdin=subprocess.PIPE,
@@ -42,15 +46,22 @@ def test_processes_that_need_a_loop_at_the_same_time_compile_it_once(tmp_path):
             text=True,
             env=environment,
         )
-        for _ in range(2)
+        for _ in range(count)
     ]
-    for child in children:
+    for child in started:
         assert child.stdout.readline() == "ready\n"
-    for child in children:
+    return started
+
+
+def test_processes_that_need_a_loop_at_the_same_time_compile_it_once_and_later_ones_can_load_it(tmp_path):
+    both = children(tmp_path, 2)
+    for child in both:
         child.stdin.write("go\n")
         child.stdin.flush()
-    said = [child.communicate()[0].split() for child in children]
+    said = [child.communicate()[0].split() for child in both]
     assert sorted(said) == [["10.0", "0"], ["10.0", "1"]]
+    (later,) = children(tmp_path, 1)
+    assert later.communicate("load\n")[0].split() == ["1", "10.0", "0"]
 
 
 def doubled(values):

@@ -12,6 +12,9 @@ from numba.core.compiler_lock import global_compiler_lock
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: All loops of the modules that have been imported.
+_LOOPS: list[Any] = []
+
 #: Seconds to wait for another process that compiles the same loop: one that was stopped must not hold up the others.
 _PATIENCE = 300.0
 
@@ -33,9 +36,25 @@ def jit(function: Any = None, **options: Any) -> Any:
         loop = compile_(given)
         if loop.stats.cache_path is not None:
             loop.compile = _in_turn(loop)
+            _LOOPS.append(loop)
         return loop
 
     return kept if function is None else kept(function)
+
+
+def load_kept() -> None:
+    """Load what is kept on disk of the loops of all imported modules, and compile nothing.
+
+    For a process that others are forked from: each of them then has the loops at once, and not after some tenths of a
+    second of its own.
+    """
+    for loop in _LOOPS:
+        # Numba's index is its own affair: what cannot be read here is loaded when it is needed.
+        with contextlib.suppress(Exception):
+            cache, target = loop._cache, loop.targetctx.codegen()
+            for key in cache._cache_file._load_index():
+                if key == cache._index_key(key[0], target):
+                    type(loop).compile(loop, key[0])
 
 
 def _in_turn(loop: Any) -> Callable[[Any], Any]:

@@ -1,7 +1,7 @@
 """Spark's Python daemon with Penstock loaded already: its workers are forks of it, so each is there at once.
 
-Named by ``spark.python.daemon.module`` in sessions that Penstock makes. A worker that must import pyarrow and the
-kernels first takes most of a second; a fork of this takes a tenth of one.
+Named by ``spark.python.daemon.module`` in sessions that Penstock makes. A worker that must import pyarrow and load the
+compiled kernels first takes most of a second; a fork of this takes a tenth of one.
 """
 
 import contextlib
@@ -16,4 +16,8 @@ with contextlib.suppress(ImportError):  # an executor whose host lacks a part st
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
+    with contextlib.suppress(ImportError):
+        from penstock.core.jit import load_kept
+
+        load_kept()
     manager()
