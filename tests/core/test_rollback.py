@@ -70,6 +70,13 @@ def test_there_is_no_verdict_when_the_load_moved():
     assert any("load moved" in n for r in journal.records for n in r.get("notes", ()))
 
 
+def test_there_is_no_verdict_after_a_burst_though_the_load_is_as_before_by_then():
+    """A burst leaves a backlog, and rows that waited in it are late for long: more workers are not to blame."""
+    changes, journal = run(answering(lambda n: 0.1 * n, lambda step: 1000.0 if step == 4 else 100.0), RULE)
+    assert changes == [4]
+    assert any("load moved" in n for r in journal.records for n in r.get("notes", ()))
+
+
 def test_a_growth_that_did_not_raise_throughput_is_undone():
     rule = RollbackRule(metric=Metric.THROUGHPUT, gain=0.1, settle=2.0)
     assert run(answering(lambda n: 0.1), rule)[0] == [4, 2]  # 52 -> 54 is less than a tenth more

@@ -6,8 +6,9 @@ the mean of ``samples`` observations with the mean before the change:
     worse  =  after > before (1 + worse_by)    for metrics where less is better (else: after < before (1 - worse_by))
     no use =  a growth that did not improve the metric by the share ``gain`` (only where ``gain`` is given)
 
-There is no verdict when the load moved by more than ``load_change`` meanwhile: then the metric tells about the
-load, not about the change. A change that was undone is refused while the load stays as it was, for ``memory``
+There is no verdict when the load moved by more than ``load_change`` meanwhile, or was BURST times as high at any time
+since the change, even if it is as before by now: then the metric tells about the load, or of the backlog that it left, not
+about the change. A change that was undone is refused while the load stays as it was, for ``memory``
 seconds at the most.
 """
 
@@ -20,6 +21,9 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
+
+#: How many times the load before a change makes a burst of one observation; less is the noise of short periods.
+BURST = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Probation:
     before: float
     load: float
     arrived: float = nan
+    peak: float = 0.0  # the highest load since
     after: tuple[float, ...] = ()
     loads: tuple[float, ...] = ()
 
@@ -122,6 +127,9 @@ def judge(
     probation = state.probation
     if probation is None:
         return state, None, ""
+    if load > probation.peak:
+        probation = replace(probation, peak=load)
+        state = replace(state, probation=probation)
     if isnan(probation.arrived):
         return _await_arrival(rule, state, probation, observation)
     if now - probation.arrived < rule.settle or isnan(metric):
@@ -160,7 +168,7 @@ def _verdict(
     rule: RollbackRule, state: RollbackState, probation: Probation, now: float
 ) -> tuple[RollbackState, Decision | None, str]:
     after, load = _mean(probation.after), _mean(probation.loads)
-    if _moved(rule, probation.load, load):
+    if _moved(rule, probation.load, load) or probation.peak > BURST * probation.load:
         return state, None, "the load moved during the probation of the last change; no verdict on it"
     sign = -rule.metric.better
     gained = sign * (probation.before - after) / abs(probation.before) if probation.before else sign * -after
