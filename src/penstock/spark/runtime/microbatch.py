@@ -20,6 +20,7 @@ from penstock.spark.runtime.engine_choice import chosen_engine
 from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.parquet_files import ParquetFiles, count_input_rows, parquet_files_of
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
+from penstock.spark.runtime.source_away import told_by_source
 from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.starting import Start, hand_on_store_settings
 from penstock.spark.runtime.workers import spark_workers
@@ -203,9 +204,7 @@ class MicroBatchRun(Controlled, Batches[P]):
                 ended = bool(self.query.awaitTermination(timeout))  # type: ignore[arg-type]  # seconds, fractions work
         except StreamingQueryException as error:
             self._end()
-            if self._error is not None:
-                raise self._error from None
-            raise error from None
+            raise self._error or told_by_source(error) or error from None
         if ended:
             self._end()
         return ended
