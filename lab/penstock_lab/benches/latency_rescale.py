@@ -132,9 +132,11 @@ def _changed(run: Any, seconds: float) -> dict[str, Any]:
 
 
 def _compared(made: Any, whole: Any) -> Mapping[str, Any]:
+    # Spark writes times in another form.
+    whole = whole.select(made.column_names).cast(made.schema)
     whole = whole.filter(pc.less_equal(whole["window_start"], pc.max(made["window_start"])))
     keys = [(name, "ascending") for name in made.column_names]
-    ours, theirs = made.sort_by(keys), whole.select(made.column_names).cast(made.schema).sort_by(keys)
+    ours, theirs = made.sort_by(keys), whole.sort_by(keys)
     windows = pc.unique(theirs["window_start"])
     wrong = 0
     if not ours.equals(theirs):
