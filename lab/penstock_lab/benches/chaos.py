@@ -28,11 +28,14 @@ PARTS = {
     "in-process-resident": 300,
     "spark-query-jobs": 60,
     "spark-query-resident": 60,
-    "spark-flow-jobs": 40,
-    "spark-flow-resident": 30,
-    "spark-executors": 10,
+    "spark-flow-jobs": 60,
+    "spark-flow-resident": 60,
+    "spark-executors-jobs": 44,
+    "spark-executors-resident": 44,
 }
-KILLS_A_CASE, SPARK_KILLS_A_CASE, SPARK_BATCHES = 9, 8, 40
+KILLS_A_CASE, SPARK_KILLS_A_CASE, SPARK_BATCHES = 9, 12, 400
+#: Kills of a driver, of a worker and of an executor that each engine is to see.
+EACH = 40
 
 
 @dataclass
@@ -93,9 +96,7 @@ def _run_part(name: str, path: Path, wanted: int, minutes: float | None) -> None
         else:
             limit = max(give_up - time.monotonic() - 60, 30) if minutes is not None else 1e9
             kills = min(SPARK_KILLS_A_CASE, left)
-            outcome = chaos_spark.run_case(
-                case, scratch / "run", kills, limit, cluster=name == "spark-executors"
-            )
+            outcome = chaos_spark.run_case(case, scratch / "run", kills, limit, cluster="executors" in name)
         tally.add(outcome, time.monotonic() - started)
         path.write_text(json.dumps(vars(tally), indent=1))
         if outcome.problems:
@@ -108,7 +109,7 @@ def _run_part(name: str, path: Path, wanted: int, minutes: float | None) -> None
 def _case(name: str, engine: str, number: int) -> Case:
     if name.startswith("in-process"):
         return cases(number + 1, (engine,), seed=1 if engine == "jobs" else 2)[number]
-    kind = "flow" if "flow" in name or (name == "spark-executors" and number % 2) else "query"
+    kind = "flow" if "flow" in name or ("executors" in name and number % 2) else "query"
     strategy = STRATEGIES[number % len(STRATEGIES)] if kind == "query" else ""
     return Case(kind, engine, 5000 + number, SPARK_BATCHES, strategy=strategy, gather=number % 2 == 0)
 
@@ -123,7 +124,7 @@ def _page(tallies: dict[str, Tally]) -> ResultsPage:
             [(kind, *(t.kills.get(kind, 0) for t in tallies.values())) for kind in kinds]
             + [("all", *(sum(t.kills.values()) for t in tallies.values()))],
             "In-process: the runtime without Spark, a process for every life. Spark: drivers of real sessions. Workers are "
-            "rescaled after every batch (in-process) or at every start (Spark). Between two kills a life does one to a few batches.",
+            "rescaled after every batch (in-process) or at every event (Spark). Between two kills a life does one to a few batches.",
         )
     )
     labels = Counter[str]()
@@ -147,4 +148,24 @@ def _page(tallies: dict[str, Tally]) -> ResultsPage:
         measured = f"{made} kills, {wrong} problems"
         text = f"{name}: no row lost or repeated, no checkpoint refused"
         page.claim(text, f"0 problems after {least} kills", measured, made >= least and not wrong)
+    for engine in ("jobs", "resident"):
+        killed = _processes_killed(
+            [t for part, t in tallies.items() if part.startswith("spark") and part.endswith(engine)]
+        )
+        page.claim(
+            f"engine {engine}: drivers, workers and executors killed on Spark",
+            f"{EACH} each",
+            ", ".join(f"{count} {what}s" for what, count in killed.items()),
+            min(killed.values()) >= EACH,
+        )
     return page
+
+
+def _processes_killed(tallies: list[Tally]) -> dict[str, int]:
+    """How often each kind of process was killed."""
+    kinds = sum((t.kills for t in tallies), Counter[str]())
+    others = {"worker": kinds["worker"], "executor": kinds["executor"]}
+    driver = sum(
+        n for kind, n in kinds.items() if kind == chaos_spark.ANY_INSTANT or kind in chaos_spark.POINTS
+    )
+    return {"driver": driver, **others}

@@ -1,7 +1,7 @@
-"""One life of a driver for ``penstock bench chaos``: ``python -m penstock_lab.benches.chaos_driver SPEC.json``.
+"""One life of a driver for ``penstock bench chaos``: ``python -m penstock_lab.benches.chaos_driver [cluster]``.
 
-It starts its query or flow again and again, does to it what the plan says, and tells each event on standard output.
-Events at points of a batch kill this very process.
+It starts its session, waits on standard input for the file of its plan, does what the plan says to a query or flow,
+and tells each event on standard output. Events at points of a batch kill this very process.
 """
 
 import contextlib
@@ -19,24 +19,18 @@ from typing import Any
 import penstock as ps
 from penstock.spark import LocalCluster, session
 from penstock.spark.runtime import milestones
-from penstock.testing.crashes import kill_at
 from penstock_lab.benches.chaos_cases import Case, build
 
 PATIENCE = 300.0
 
 
 class Life:
-    """One session, and the runs that are started in it."""
+    """The runs that are started in one session."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spark: Any, spec: dict[str, Any]) -> None:
+        self.spark = spark
         self.case, self.base = Case(**spec["case"]), Path(spec["base"])
         self.draw = random.Random(spec["seed"])
-        self.cluster = LocalCluster(2, 2).start() if spec["cluster"] else None
-        config = {"spark.sql.shuffle.partitions": "2", "spark.task.maxFailures": "8"}
-        if self.cluster is not None:
-            config |= self.cluster.session_config()
-        master = "local[4]" if self.cluster is None else self.cluster.master
-        self.spark = session(master, app="penstock bench chaos", config=config)
         self.run: Any = None
 
     def start(self, now: bool = False) -> None:
@@ -55,11 +49,17 @@ class Life:
         }
         if self.case.kind == "query":
             self.run = self.case.query().start(frame, **given)
+        else:
+            flow = ps.Flow("chaos")
+            build(flow.source("rows", frame))
+            self.run = flow.start(self.spark, **given)
+        self.rescale()
+
+    def rescale(self) -> None:
+        """Other numbers of workers."""
+        if self.case.kind == "query":
             self.run.rescale(self.draw.randint(1, 3), self.draw.randint(1, 3))
             return
-        flow = ps.Flow("chaos")
-        build(flow.source("rows", frame))
-        self.run = flow.start(self.spark, **given)
         replicas = {"count": self.draw.randint(1, 3), "total": self.draw.randint(1, 2)}
         self.run.rescale(replicas=replicas, overlap={"total": self.draw.random() < 0.5})
 
@@ -81,68 +81,85 @@ class Life:
         raise TimeoutError("nothing happened for five minutes")
 
     def event(self, kind: str, point: str) -> bool:
-        """Start, wait for a batch, and do what is to be done; False once the stream is used up."""
-        self.start()
+        """See a batch committed and do what is to be done; False once the stream is used up."""
+        if self.run is None or not self.run.is_active:
+            self.start()
+        else:
+            self.rescale()
         before = self.committed
         if not self.wait(lambda: self.committed > before):
             return False
         if point:
-            kill_at(f"{point}:{self.committed + 2}")
-            self.wait(lambda: False)
+            _tell(kind)  # nothing is said after it
+            _hook(point, self.committed + 2, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            return self.wait(lambda: False)
+        time.sleep(self.draw.uniform(0.0, 0.5))
+        if kind == "stop and start":
+            self.run.stop()
+            return True
+        if kind == "disk full and freed":
+            return self._full()
+        return self._killed(_is_worker if kind == "worker" else _is_executor)
+
+    def _killed(self, which: Callable[[bytes, bytes], bool]) -> bool:
+        """Kill a process below this one, and let the run go on for two batches.
+
+        Where Spark gave the task up the run has ended, and the next start goes on.
+        """
+        if not self.wait(lambda: bool(_kill(os.getpid(), which, self.draw))):
             return False
-        {"stop and start": self._stop, "worker": self._worker, "executor": self._executor}.get(
-            kind, self._full
-        )()
-        return True
-
-    def _stop(self) -> None:
-        time.sleep(self.draw.uniform(0.0, 0.5))
-        self.run.stop()
-
-    def _worker(self) -> None:
-        time.sleep(self.draw.uniform(0.0, 0.5))
-        if not self.wait(lambda: bool(_kill(os.getpid(), _is_worker, self.draw))):
-            return
-        self._on()
-
-    def _executor(self) -> None:
-        time.sleep(self.draw.uniform(0.0, 0.5))
-        self.wait(lambda: bool(_kill(os.getpid(), _is_executor, self.draw)))
-        self._on()
-
-    def _on(self) -> None:
-        """Let the run go on for two batches; where Spark gave a task up it has ended, and the next start goes on."""
         before = self.committed
         self.wait(lambda: self.committed > before + 1)
-        with contextlib.suppress(Exception):
-            self.run.stop()
+        return True
 
-    def _full(self) -> None:
-        at = self.draw.choice(["state-written", "before-commit", "outputs-gathered", "during-commit"])
-
-        def full(name: str, _batch: int) -> None:
-            if name == at:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        milestones.hooks.append(full)
-        self.wait(lambda: not self.run.is_active)
-        milestones.hooks.remove(full)
-        with contextlib.suppress(Exception):
-            self.run.await_termination()
+    def _full(self) -> bool:
+        points = ["state-written", "before-commit", "during-commit"]
+        at = self.draw.choice(points + (["outputs-gathered"] if self.case.gather else []))
+        hook = _hook(at, 0, _no_space)
+        ended = self.wait(lambda: not self.run.is_active)
+        milestones.hooks.remove(hook)
+        if ended:
+            with contextlib.suppress(Exception):
+                self.run.await_termination()
+        return ended
 
 
-def main(path: str) -> None:
-    """Live through the plan."""
-    spec = json.loads(Path(path).read_text())
-    life = Life(spec)
-    _tell("ready")
+def _hook(point: str, least: int, act: Callable[[], None]) -> Callable[[str, int], None]:
+    """Act at a point of a batch, in the first one from a number on that comes to it."""
+
+    def reached(name: str, batch: int) -> None:
+        if name == point and batch >= least:
+            act()
+
+    milestones.hooks.append(reached)
+    return reached
+
+
+def _no_space() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def main(cluster: bool) -> None:
+    """Be ready, and live through the plan that is named."""
+    config = {"spark.sql.shuffle.partitions": "2", "spark.task.maxFailures": "8"}
+    master = "local[4]"
+    if cluster:
+        local = LocalCluster(2, 2).start()
+        config |= local.session_config()
+        master = local.master
+    spark = session(master, app="penstock bench chaos", config=config)
+    named = sys.stdin.readline().strip()
+    if not named:
+        return  # not needed: the stream was used up before
+    spec = json.loads(Path(named).read_text())
+    life = Life(spark, spec)
     for kind, point in spec["events"]:
-        if point:
-            _tell(kind)  # told before: nothing is said after it
         if not life.event(kind, point):
             break
         _tell(kind)
     if spec["finish"]:
+        if life.run is not None:
+            life.run.stop()
         life.start(now=True)
         life.run.await_termination()
         _tell("finished")
@@ -150,7 +167,7 @@ def main(path: str) -> None:
         life.start()
         _tell("driver, at any instant")
         life.wait(lambda: False)  # until it is killed
-    life.spark.stop()
+    spark.stop()
 
 
 def _tell(word: str) -> None:
@@ -193,4 +210,4 @@ def _below(root: int) -> list[tuple[int, bytes, bytes]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main("cluster" in sys.argv[1:])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -24,38 +25,61 @@ POINTS = {
     "during clean-up": ("after-publish", "during-clean-up"),
 }
 ANY_INSTANT = "driver, at any instant"
-#: Events that a driver survives, so that one life has several.
-SURVIVED = ("stop and start", "worker", "disk full and freed")
+#: What a life has before its driver is killed: a worker dies, and one of these happens; or executors of a cluster die.
+BETWEEN = ("stop and start", "disk full and freed")
+EXECUTORS_A_LIFE = 10
 LIFE = 420.0
 
 
 def run_case(case: Case, folder: Path, kills: int, seconds: float, cluster: bool = False) -> Outcome:
-    """Live, be killed, live again, until there were so many kills or the time is over; then finish and compare."""
+    """Live, be killed, live again, until there were so many kills or the time is over; then finish and compare.
+
+    The session of the next life starts while the present one lives: most of a life is the start of its session.
+    """
     _write(case, folder / "in")
     draw = random.Random(case.seed)
     outcome = Outcome(case, {}, [])
     give_up = time.monotonic() + seconds
-    life = 0
-    while sum(outcome.kills.values()) < kills and time.monotonic() < give_up:
-        survived = ("executor",) if cluster else SURVIVED
-        events = [(draw.choice(survived), "") for _ in range(3)]
-        last = draw.choice([ANY_INSTANT, *(k for k in POINTS if case.gather or k != "during compaction")])
-        if last != ANY_INSTANT:
-            events.append((last, draw.choice(POINTS[last])))
-        told, code = _live(case, folder, events, life, cluster, finish=False)
+    life, driver = 0, _driver(folder, cluster)
+    finish = False
+    while not finish:
+        finish = sum(outcome.kills.values()) >= kills or time.monotonic() >= give_up
+        plan = {
+            "case": case.to_json(),
+            "base": str(folder),
+            "seed": case.seed * 1000 + life,
+            "events": [] if finish else _events(case, draw, cluster),
+            "finish": finish,
+        }
+        after = None if finish else _driver(folder, cluster)
+        told, code = _live(case, folder / f"life-{life:03d}.json", driver, plan)
         life += 1
-        for kind in told:
-            outcome.kills[kind] = outcome.kills.get(kind, 0) + 1
+        if finish and "finished" not in told:
+            outcome.problems.append(f"the last driver ended with {code}: {_said(folder)}")
         if code not in (0, -signal.SIGKILL):
             outcome.problems.append(f"a driver ended with {code}: {_said(folder)}")
-            break
-        if code == 0:
-            break  # the stream was used up
-    told, code = _live(case, folder, [], life, False, finish=True)
-    if "finished" not in told:
-        outcome.problems.append(f"the last driver ended with {code}: {_said(folder)}")
+            finish = True
+        for kind in told:
+            # A driver that ends by itself used its stream up before its kill came.
+            if kind != "finished" and (code != 0 or (kind not in POINTS and kind != ANY_INSTANT)):
+                outcome.kills[kind] = outcome.kills.get(kind, 0) + 1
+        if code == 0 and not finish:
+            kills = 0
+        if after is not None:
+            driver = after
+    if driver.poll() is None:
+        _end(driver)
     outcome.problems += case.problems(folder)
     return outcome
+
+
+def _events(case: Case, draw: random.Random, cluster: bool) -> list[tuple[str, str]]:
+    """What happens to a life, each with the point of a batch where it is bound to one."""
+    events = (
+        [("executor", "")] * EXECUTORS_A_LIFE if cluster else [("worker", ""), (draw.choice(BETWEEN), "")]
+    )
+    last = draw.choice([ANY_INSTANT, *(k for k in POINTS if case.gather or k != "during compaction")])
+    return events if last == ANY_INSTANT else [*events, (last, draw.choice(POINTS[last]))]
 
 
 def _write(case: Case, folder: Path) -> None:
@@ -66,30 +90,24 @@ def _write(case: Case, folder: Path) -> None:
         os.utime(path, (number, number))  # Spark takes files by their age
 
 
-def _live(
-    case: Case, folder: Path, events: list[tuple[str, str]], life: int, cluster: bool, finish: bool
-) -> tuple[list[str], int]:
-    """One driver: what it told, and how it ended."""
-    spec = folder / f"life-{life:03d}.json"
-    seed = case.seed * 1000 + life
-    plan = {
-        "case": case.to_json(),
-        "base": str(folder),
-        "seed": seed,
-        "events": events,
-        "finish": finish,
-        "cluster": cluster,
-    }
-    spec.write_text(json.dumps(plan))
+def _driver(folder: Path, cluster: bool) -> subprocess.Popen[bytes]:
+    """A driver that starts its session and waits for its plan."""
+    command = [sys.executable, "-m", "penstock_lab.benches.chaos_driver", *(["cluster"] if cluster else [])]
     with open(folder / "driver.log", "ab") as log:
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "penstock_lab.benches.chaos_driver", str(spec)],
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
+        return subprocess.Popen(
+            command, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
         )
-    told, wanted = [], random.Random(seed).uniform(0.5, 3.0)
+
+
+def _live(
+    case: Case, path: Path, driver: subprocess.Popen[bytes], plan: dict[str, Any]
+) -> tuple[list[str], int]:
+    """One life: what it told, and how it ended."""
+    path.write_text(json.dumps(plan))
+    assert driver.stdin is not None
+    driver.stdin.write(f"{path}\n".encode())
+    driver.stdin.close()
+    told, wanted = [], random.Random(plan["seed"]).uniform(0.5, 3.0)
     kill_at = time.monotonic() + LIFE
     assert driver.stdout is not None
     with selectors.DefaultSelector() as watching:
@@ -100,17 +118,21 @@ def _live(
             line = driver.stdout.readline().decode().strip()
             if not line:
                 break
-            if line != "ready":
-                told.append(line)
-                announce(f"{case.label}: {line}")
+            told.append(line)
+            announce(f"{case.label}: {line}")
             if line == ANY_INSTANT:
                 kill_at = time.monotonic() + wanted
     if driver.poll() is None and time.monotonic() < kill_at:
         with contextlib.suppress(subprocess.TimeoutExpired):
             driver.wait(60)
+    return told, _end(driver)
+
+
+def _end(driver: subprocess.Popen[bytes]) -> int:
+    """End what is left of a driver and its processes; how it ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(driver.pid, signal.SIGKILL)
-    return told, driver.wait()
+    return driver.wait()
 
 
 def _said(folder: Path) -> str:

@@ -40,6 +40,8 @@ def add(page: ResultsPage, minutes: float) -> None:
         ("changes", seen["changes"]),
         ("batches", seen["batches"]),
         ("batch ms P50 / P95 / longest", " / ".join(f"{1e3 * v:.0f}" for v in seen["batch"])),
+        ("batches longer than three times the median, after a change", "{} of {}".format(*seen["long_after"])),
+        ("the same, all others", "{} of {}".format(*seen["long_else"])),
         ("from rescale to the first batch with the new number, ms P50 / longest", " / ".join(f"{1e3 * v:.0f}" for v in seen["reached"])),
         ("windows compared with the static answer", seen["windows"]),
         ("windows that differ", seen["wrong"]),
@@ -119,14 +121,18 @@ def _changed(run: Any, seconds: float) -> dict[str, Any]:
             time.sleep(0.005)
         reached.append(time.monotonic() - asked)
         time.sleep(max(0.0, began + (turn + 1) * EVERY - time.monotonic()))
-    steady = batches[first:]
-    took = np.array([s for _, s in steady])
-    after = [s for at in changes for s in [s for t, s in steady if t > at][:3]]
+    ended, took = (np.array(column) for column in zip(*batches[first:], strict=True))
+    after = np.zeros(len(took), dtype=bool)
+    for at in changes:
+        after[np.flatnonzero(ended > at)[:3]] = True
+    too_long = took > 3 * np.median(took)
     return {
         "changes": len(changes),
-        "batches": len(steady),
+        "batches": len(took),
         "batch": [*np.percentile(took, [50, 95]).tolist(), float(took.max())],
-        "after_change": max(after),
+        "after_change": float(took[after].max()),
+        "long_after": [int(too_long[after].sum()), int(after.sum())],
+        "long_else": [int(too_long[~after].sum()), int((~after).sum())],
         "reached": [float(np.median(reached)), max(reached)],
     }
 
