@@ -21,7 +21,7 @@ from penstock.spark import session
 from penstock_lab.results import ResultsPage, Table, announce
 
 #: Tuples a second of each of the two streams, and their keys.
-RATE, KEYS = 20_000, 50_000
+RATE, KEYS = 50_000, 50_000
 #: A last quarter may be so much above the one before it: files are compacted and memory is collected now and then.
 FLAT = 1.15
 
@@ -74,7 +74,7 @@ def run(quick: bool, folder: Path, minutes: float = 30.0) -> ResultsPage:
 
 
 def _soak(base: Path, seconds: float) -> tuple[list[dict[str, float]], str]:
-    spark = session("local[2]", app="penstock bench soak", config={"spark.sql.shuffle.partitions": "2"})
+    spark = session("local[8]", app="penstock bench soak", config={"spark.sql.shuffle.partitions": "2"})
     options: dict[str, Any] = {
         "model": "map2",
         "rate": RATE,
@@ -115,12 +115,16 @@ def _soak(base: Path, seconds: float) -> tuple[list[dict[str, float]], str]:
                     + ", ".join(f"{k} {v:.0f}" for k, v in samples[-1].items())
                 )
         rows = asked.progress["totals"]["rows"], flowing.totals.rows
+        engines = asked.engine, flowing.engine
     finally:
         for one in (asked, flowing):
             with contextlib.suppress(Exception):
                 one.stop()
         spark.stop()
-    return samples, f"The query took {rows[0]:,} rows, the flow {rows[1]:,}, at {RATE:,} a second each."
+    took = (
+        f"The query (engine {engines[0]}) took {rows[0]:,} rows, the flow (engine {engines[1]}) {rows[1]:,}"
+    )
+    return samples, f"{took}, at {RATE:,} a second each."
 
 
 def _seconds(run: Any) -> float:
