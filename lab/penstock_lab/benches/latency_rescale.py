@@ -25,6 +25,8 @@ from penstock_lab.results import ResultsPage, Table
 EVERY = 4.0
 TURNS = (2, 1, 3, 2, 3, 1)
 RATE, ROWS_A_BATCH = 20_000, 2_000
+#: Seconds after the first batch with the new number in which batches still count as touched by the change.
+SETTLED = 1.0
 
 
 def add(page: ResultsPage, minutes: float) -> None:
@@ -48,7 +50,7 @@ def add(page: ResultsPage, minutes: float) -> None:
     ]  # fmt: skip
     note = (
         f"{RATE:,} tuples/s in batches of {ROWS_A_BATCH:,}, a trigger of 100 ms, {min(TURNS)} to {max(TURNS)} workers, another number every {EVERY:g} s. "
-        "A batch counts as held up by a change where it is one of the three after it."
+        f"A batch counts as after a change until {SETTLED:g} s after the first one with the new number of workers."
     )
     page.tables.append(Table("Workers added and removed under load", ("what", "seen"), rows, note))
     page.claim("no window is wrong", "0", str(seen["wrong"]), seen["wrong"] == 0 and seen["windows"] > 100)
@@ -123,8 +125,8 @@ def _changed(run: Any, seconds: float) -> dict[str, Any]:
         time.sleep(max(0.0, began + (turn + 1) * EVERY - time.monotonic()))
     ended, took = (np.array(column) for column in zip(*batches[first:], strict=True))
     after = np.zeros(len(took), dtype=bool)
-    for at in changes:
-        after[np.flatnonzero(ended > at)[:3]] = True
+    for asked, took_up in zip(changes, reached, strict=True):
+        after |= (ended > asked) & (ended <= asked + took_up + SETTLED)
     too_long = took > 3 * np.median(took)
     return {
         "changes": len(changes),

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from penstock.core.errors import unknown
 from penstock_lab.benches import query_flights, query_kills
+from penstock_lab.benches.core_ceiling import ceiling
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
 from penstock_lab.judging import at_least
@@ -194,12 +196,15 @@ class QueryBench:
         rows = [
             (str(n), middle[n], min(rates), max(rates), middle[n] / middle[1]) for n, rates in found.items()
         ]
+        if self.sizes is FULL:
+            rows.append(("2, processes that share nothing", nan, nan, nan, ceiling(2)))
         self.report.tables.append(
             Table(
                 f"From one core to two ({rate:,} tuples/s in the stream)",
                 ("cores", "tuples/s while working", "least", "most", "times one core"),
                 rows,
-                f"All of it on so many cores: driver, JVM and workers. Medians of {len(found[1])} runs, after one that warms up.",
+                f"All of it on so many cores: driver, JVM and workers. Medians of {len(found[1])} runs, after one that warms up. "
+                "The last row is what this machine allows: the skyline of rows in memory, by one process and by two, a core each.",
             )
         )
         if self.sizes is FULL:

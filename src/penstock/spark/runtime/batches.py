@@ -122,8 +122,6 @@ class Batches(Generic[P]):
         started = time.time()
         before = self._latest.state if self._latest else self._program.first_state()
         folder = str(self._checkpoint.state_folder)
-        if self._resident is not None:
-            self._resident.resize(min(self._program.workers_wanted, self._most_workers))
 
         def attempt() -> tuple[Batch, BatchResult]:
             prefix = _prefix(batch_id)
@@ -149,6 +147,8 @@ class Batches(Generic[P]):
         }
         known_now = self._program.committed(batch, outcome, seconds, effort)
         self._progress = {**self._progress, **known_now}
+        if self._resident is not None:  # workers start in the time until the next batch, not beside this one
+            self._resident.resize(min(self._program.workers_wanted, self._most_workers))
 
     def _shares(self, effort: Effort | None) -> dict[str, Any]:
         """What the resident workers did since the batch before: busy share of each, CPU seconds, bytes exchanged."""
