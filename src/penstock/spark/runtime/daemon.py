@@ -26,6 +26,8 @@ with contextlib.suppress(ImportError):  # an executor whose host lacks a part st
     import penstock.spark.runtime.workers
     import penstock.spark.sources.traffic
 
+    pyarrow.array([0])  # now it has looked for pandas
+
 
 def keep_unchanged_archives() -> None:
     """Have archives on the path read again only where they have changed.
