@@ -16,6 +16,7 @@ as safe as the network between the hosts.
 
 import contextlib
 import hmac
+import io
 import os
 import pickle
 import socket
@@ -23,7 +24,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -39,6 +40,8 @@ _CHALLENGE = _PROOF = 32
 SILENCE = 60
 #: Seconds within which a new peer must have proved itself, all in all.
 HANDSHAKE = 10.0
+#: Frames below so many bytes go out in one piece.
+_SMALL = 1 << 16
 #: A frame cannot be longer: its header would be damaged.
 MOST_BYTES = 1 << 34
 
@@ -68,7 +71,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._reader = connection.makefile("rb", buffering=1 << 18)
+        self._reader = cast(io.BufferedReader, connection.makefile("rb", buffering=1 << 18))
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             # Small frames wait for the acknowledgement of the one before otherwise: 40 ms instead of 0.04.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -100,13 +103,17 @@ class Channel:
 
     def send_rows(self, job: int, stage: int, task: int, batches: Sequence[pa.RecordBatch]) -> int:
         """Send Arrow batches of one schema to a task; the number of bytes."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        body = memoryview(sink.getvalue())
-        self._frame(ROWS, job, stage, task, body)
-        return len(body)
+        counted = pa.MockOutputStream()
+        _write(counted, batches)
+        size = int(counted.size())
+        if size < _SMALL:
+            sink = pa.BufferOutputStream()
+            _write(sink, batches)
+            self._frame(ROWS, job, stage, task, memoryview(sink.getvalue()))
+        else:  # straight from the columns: a copy in fresh memory costs more than all else
+            self._send(_HEADER.pack(ROWS, job, stage, task, size))
+            _write(pa.PythonFile(_Sending(self._send), mode="w"), batches)
+        return size
 
     def send_end(self, job: int, stage: int, sender: int) -> None:
         """Say that nothing more comes for a stage."""
@@ -121,11 +128,13 @@ class Channel:
         if kind not in (CONTROL, ROWS, END) or length > MOST_BYTES or (kind == CONTROL and not orders):
             self.close()
             raise PeerLostError(f"the other end sent a frame of kind {kind} and {length} bytes")
-        data = self._exactly(length)
         if kind == CONTROL:
-            return Frame(kind, job, stage, number, pickle.loads(data))
+            return Frame(kind, job, stage, number, pickle.loads(self._exactly(length)))
         if kind == ROWS:
-            return Frame(kind, job, stage, number, pa.ipc.open_stream(data).read_all().to_batches())
+            body = pa.allocate_buffer(length)  # of Arrow's memory, which is used again
+            self._fill(memoryview(body))
+            return Frame(kind, job, stage, number, pa.ipc.open_stream(body).read_all().to_batches())
+        self._exactly(length)
         return Frame(kind, job, stage, number)
 
     def close(self) -> None:
@@ -138,23 +147,51 @@ class Channel:
 
     def _frame(self, kind: int, job: int, stage: int, number: int, body: Any) -> None:
         header = _HEADER.pack(kind, job, stage, number, len(body))
+        if len(body) < _SMALL:
+            self._send(header + bytes(body))
+        else:
+            self._send(header)
+            self._send(body)
+
+    def _send(self, data: Any) -> None:
         try:
-            if len(body) < 1 << 16:
-                self._socket.sendall(header + bytes(body))
-            else:
-                self._socket.sendall(header)
-                self._socket.sendall(body)
+            self._socket.sendall(data)
         except OSError as error:
             raise PeerLostError(f"the other end is gone ({error})") from None
 
     def _exactly(self, count: int) -> bytes:
+        data = bytearray(count)
+        self._fill(memoryview(data))
+        return bytes(data)
+
+    def _fill(self, view: memoryview) -> None:
         try:
-            data: bytes = self._reader.read(count)
+            count = self._reader.readinto(view)
         except (OSError, ValueError) as error:  # ValueError: closed by another thread of ours
             raise PeerLostError(f"the other end is gone ({error})") from None
-        if len(data) < count:
+        if count < len(view):
             raise PeerLostError("the other end hung up")
-        return data
+
+
+class _Sending(io.RawIOBase):
+    """A connection as Arrow's writers want it."""
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._send(data)
+        return len(data)
+
+
+def _write(sink: Any, batches: Sequence[pa.RecordBatch]) -> None:
+    """Batches of one schema as an Arrow stream."""
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def _notice_silence(connection: socket.socket) -> None:
