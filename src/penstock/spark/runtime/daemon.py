@@ -64,8 +64,8 @@ def keep_unchanged_archives() -> None:
 def reuse_memory() -> None:
     """Have freed arrays used again by the next ones, where the C library is glibc.
 
-    By itself it gives every array of megabytes back to the system and asks for it anew, a page at a time: of a batch of
-    a million rows that is a tenth.
+    By itself it gives every array of megabytes back to the system and asks for it anew, a page at a time, which takes
+    longer than most of what is done with the array.
     """
     with contextlib.suppress(OSError, AttributeError):
         for setting in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
