@@ -6,7 +6,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -193,11 +192,11 @@ class QueryBench:
         rate = self.sizes.our_rates[-1]
         found = {n: self._on_cores(n, rate) for n in (1, 2)}
         middle = {n: median(rates) for n, rates in found.items()}
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (str(n), middle[n], min(rates), max(rates), middle[n] / middle[1]) for n, rates in found.items()
         ]
         if self.sizes is FULL:
-            rows.append(("2, processes that share nothing", nan, nan, nan, ceiling(2)))
+            rows.append(("2, processes that share nothing", "", "", "", ceiling(2)))
         self.report.tables.append(
             Table(
                 f"From one core to two ({rate:,} tuples/s in the stream)",
