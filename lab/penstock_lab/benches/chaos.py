@@ -23,7 +23,7 @@ from penstock_lab.benches.chaos_in_process import Outcome
 from penstock_lab.results import ResultsPage, Table, announce
 
 #: Part -> kills wanted.
-PARTS = {
+WANTED = {
     "in-process-jobs": 700,
     "in-process-resident": 300,
     "spark-query-jobs": 60,
@@ -69,15 +69,15 @@ class Tally:
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
     """Run one part, or all that are not done, and make the page of all that there is."""
-    if part is not None and part not in PARTS:
-        raise unknown("part of the chaos", part, PARTS)
+    if part is not None and part not in WANTED:
+        raise unknown("part of the chaos", part, WANTED)
     kept = folder / "chaos"
     kept.mkdir(parents=True, exist_ok=True)
-    wanted = {name: 9 if quick else kills for name, kills in PARTS.items()}
-    chosen = [part] if part else [p for p in PARTS if not quick or p.startswith("in-process")]
+    wanted = {name: 9 if quick else kills for name, kills in WANTED.items()}
+    chosen = [part] if part else [p for p in WANTED if not quick or p.startswith("in-process")]
     for name in chosen:
         _run_part(name, kept / f"{name}.json", wanted[name], minutes)
-    return _page({name: Tally.read(kept / f"{name}.json") for name in PARTS})
+    return _page({name: Tally.read(kept / f"{name}.json") for name in WANTED})
 
 
 def _run_part(name: str, path: Path, wanted: int, minutes: float | None) -> None:
