@@ -159,10 +159,10 @@ class Channel:
         except OSError as error:
             raise PeerLostError(f"the other end is gone ({error})") from None
 
-    def _exactly(self, count: int) -> bytes:
+    def _exactly(self, count: int) -> bytearray:
         data = bytearray(count)
         self._fill(memoryview(data))
-        return bytes(data)
+        return data
 
     def _fill(self, view: memoryview) -> None:
         try:
