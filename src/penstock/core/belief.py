@@ -155,8 +155,12 @@ def sighted(times: Times, ahead: int, begin: int = 0, chosen: NDArray[np.bool_] 
     places = np.arange(len(times)) if chosen is None else np.flatnonzero(chosen)
     if not len(places):
         return ()
-    order = np.argsort(times[places], kind="stable")
-    ordered = times[places][order]
+    some = times if chosen is None else times[places]
+    low, high = int(some.min()), int(some.max())
+    if high - low <= ahead:  # one cluster, as nearly always
+        return (Sighting(low, high, len(places), int(places[0]) + begin),)
+    order = np.argsort(some, kind="stable")
+    ordered = some[order]
     starts = np.concatenate([[0], np.flatnonzero(np.diff(ordered) > ahead) + 1])
     ends = np.append(starts[1:], len(ordered)) - 1
     firsts = np.minimum.reduceat(places[order], starts) + begin

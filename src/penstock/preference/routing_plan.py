@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.core.arrays import Ints
+from penstock.core.grouping import numbered, stable_order
 from penstock.preference.scheduling import IN_TURN, in_turn
 
 
@@ -42,7 +43,7 @@ class RoutingPlan:
         """
         if self.strategy in IN_TURN:
             return in_turn(self.strategy, panes, self.workers)
-        distinct, index = np.unique(panes, return_inverse=True)
+        distinct, index = numbered(panes)
         position = np.argsort(np.asarray(self.order))
         new = 1 + max(self.owners, default=-1)
         first, room = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct))
@@ -66,7 +67,7 @@ class RoutingPlan:
 
 def _rank(index: Ints, groups: int) -> Ints:
     """The how-manieth row of its group each row is."""
-    order = np.argsort(index, kind="stable")
+    order = stable_order(index, groups)
     starts = np.zeros(groups + 1, dtype=np.int64)
     np.cumsum(np.bincount(index, minlength=groups), out=starts[1:])
     rank = np.empty(len(index), dtype=np.int64)

@@ -63,7 +63,7 @@ def test_input_partitions_share_the_threshold():
 
 
 def test_a_message_carries_its_panes():
-    table, panes, offsets = unpack(pa.py_buffer(pack(pa.table({"x": [1, 2, 3]}), [4, 9], [0, 1, 3])))
+    table, panes, offsets = unpack(pack(pa.table({"x": [1, 2, 3]}), [4, 9], [0, 1, 3]))
     assert (table["x"].to_pylist(), panes, offsets) == ([1, 2, 3], [4, 9], [0, 1, 3])
 
 

@@ -1,8 +1,15 @@
 """State files of Arrow segments."""
 
 import pyarrow as pa
+import pytest
 
-from penstock.spark.runtime.arrow_data import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import (
+    binary_column,
+    from_buffer,
+    read_segment,
+    to_buffer,
+    write_segments,
+)
 
 
 def test_each_segment_is_read_on_its_own(tmp_path):
@@ -30,3 +37,26 @@ def test_chunked_tables_and_texts_survive(tmp_path):
     table = pa.concat_tables([pa.table({"s": ["a", None]}), pa.table({"s": ["b", "c"]})])
     name = write_segments(tmp_path, "w0", table.schema, [table])
     assert read_segment(tmp_path, name, 0)["s"].to_pylist() == ["a", None, "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(range(5000)),
+        pa.array(["a", None, "long" * 300] * 1000),
+        pa.array(["a", "b", None] * 1000).dictionary_encode(),
+        pa.array([[1, 2], [], None]),
+        pa.array([], pa.float64()),
+    ],
+    ids=str,
+)
+def test_rows_fill_the_memory_that_was_counted_for_them(column):
+    table = pa.table({"x": column}).slice(1)
+    assert from_buffer(to_buffer(table)).equals(table)
+    several = pa.concat_tables([table, table])
+    assert from_buffer(to_buffer(several)).equals(several)
+
+
+def test_a_large_value_is_not_copied_into_its_column():
+    body = pa.py_buffer(bytes(1 << 20))
+    assert binary_column([body])[0].as_buffer().address == body.address

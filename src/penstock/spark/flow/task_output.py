@@ -21,7 +21,7 @@ from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.layout import Layout
 from penstock.dataflow.rows import Chunk, joined
 from penstock.spark.flow.task_report import TaskOutputs, TaskReport, WrittenFile
-from penstock.spark.runtime.arrow_data import from_bytes, to_bytes, write_parquet
+from penstock.spark.runtime.arrow_data import binary_column, from_buffer, to_buffer, write_parquet
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.paths import STAGING
 
@@ -86,11 +86,9 @@ def addressed(layout: Layout, segment: int, level: int, message: Message) -> Mes
 def batch_of(messages: Iterable[Message]) -> pa.RecordBatch:
     """Messages as rows for Spark."""
     listed = list(messages)
-    columns = [[getattr(m, name) for m in listed] for name in ARROW.names[:-1]]
-    columns.append([m.payload if isinstance(m.payload, bytes) else m.payload.to_pybytes() for m in listed])
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, ARROW, strict=True)], schema=ARROW
-    )
+    columns = [pa.array([getattr(m, field.name) for m in listed], field.type) for field in list(ARROW)[:-1]]
+    columns.append(binary_column([m.payload for m in listed]))
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW)
 
 
 def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
@@ -102,7 +100,7 @@ def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
             yield Message(**{n: c[row] for n, c in plain.items()}, payload=payloads[row].as_buffer())
 
 
-def pack(chunk: Chunk) -> bytes:
+def pack(chunk: Chunk) -> pa.Buffer:
     """A chunk as one Arrow stream."""
     table = chunk.table
     columns = [_one(c) for c in table.columns]
@@ -117,12 +115,12 @@ def pack(chunk: Chunk) -> bytes:
         positions = np.ascontiguousarray(positions[:, 1])
     columns.append(pa.array(positions))
     names.append(_POSITION)
-    return to_bytes(pa.RecordBatch.from_arrays(columns, names=names))
+    return to_buffer(pa.RecordBatch.from_arrays(columns, names=names))
 
 
 def unpack(payload: Any) -> Chunk:
     """The chunk of a message."""
-    table = from_bytes(payload)
+    table = from_buffer(payload)
     hashes = table.column(_HASH).to_numpy() if _HASH in table.column_names else None
     positions = table.column(_POSITION).to_numpy()
     if _WHEN in table.column_names:

@@ -8,7 +8,8 @@ window of panes [first, last] exactly if
 where ``earlier`` is the latest pane before p, and ``later`` the earliest pane after p, that holds a row which
 dominates it. Both are found once per row: ``earlier`` when its pane closes, ``later`` when a newer pane closes. A row
 that has a ``later`` is out of all windows to come, and so is whatever only it dominates (that row's own dominator
-dominates it too), so later panes need comparing with the *live* rows only.
+dominates it too), so later panes need comparing with the *live* rows only. Both are looked for one pane after another, the nearest first:
+a row that has found its dominator is compared no more, and what rows are compared with is made ready once a pane.
 
 Rows are independent of each other here, so the work splits evenly: slice j of m takes every m-th row as candidate and
 compares it with all. What a row is compared with may be a superset of the live rows (rows of panes that close in the same batch
@@ -17,6 +18,7 @@ are not yet thinned out): more comparisons, the same answer.
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 
 from penstock.core.arrays import Floats, Ints
 from penstock.preference.builders import KDominant, Skyline, TopDelta
-from penstock.preference.cross import NEVER, latest_dominator
+from penstock.preference.cross import NEVER, dominated_by
 from penstock.preference.preference import Preference
 from penstock.spark.query.reports import WindowReport
 from penstock.spark.query.slices import SlicedStage
@@ -57,11 +59,10 @@ class LiveStage(SlicedStage):
         old, earlier_old = self._live_rows()
         new = self.parts.of_panes(self.closing)
         mine_old, mine_new = self._mine(old, number), self._mine(new, number)
-        later_old = _earliest_dominator(old.take(mine_old), new)
-        fresh, earlier_new, later_new = self._place(new.take(mine_new), old, new)
+        fresh, earlier_new = self._undominated(new.take(mine_new), _by_pane(self.parts.joined([old, new])))
         rows = self.parts.joined([old.take(mine_old), fresh])
         earlier = np.concatenate([earlier_old[mine_old], earlier_new])
-        later = np.concatenate([later_old, later_new])
+        later = self._earliest_later(rows, _by_pane(new))
         compared = time.perf_counter()
         written = self.writer.write(number, self.parts, rows, self._members(rows, earlier, later))
         alive = (later == ALIVE) & (rows.panes >= self.needed_from)
@@ -92,26 +93,31 @@ class LiveStage(SlicedStage):
             return np.flatnonzero(_point_codes(rows.points) % np.uint64(self.slices) == number)
         return np.arange(number, len(rows), self.slices)
 
-    def _place(self, candidates: PartRows, old: PartRows, new: PartRows) -> tuple[PartRows, Ints, Ints]:
-        """New rows that are not dominated in their own pane, with their latest earlier and earliest later dominator."""
-        kept: list[PartRows] = []
-        earlier: list[Ints] = []
-        later: list[Ints] = []
-        several = Counter(part.pane for part in self.parts.parts)
-        for pane in self.closing:
-            rows = candidates.take(candidates.panes == pane)
+    def _undominated(self, rows: PartRows, panes: Mapping[int, PartRows]) -> tuple[PartRows, Ints]:
+        """The new rows that are not dominated in their own pane, with their latest earlier dominator's pane."""
+        parts_of = Counter(part.pane for part in self.parts.parts)
+        found = np.full(len(rows), NEVER, dtype=np.int64)
+        for pane in sorted(panes, reverse=True):
             # A pane of one part is a skyline already; rows of several parts meet each other here.
-            last = pane if several[pane] > 1 else pane - 1
-            before = self.parts.joined(
-                [_within(r, pane - self.panes_per_window + 1, last) for r in (old, new)]
-            )
-            found = _latest_dominator(rows, before)
-            rows, found = rows.take(found != pane), found[found != pane]
-            kept.append(rows)
-            earlier.append(found)
-            later.append(_earliest_dominator(rows, _within(new, pane + 1, pane + self.panes_per_window - 1)))
-        nothing = np.zeros(0, dtype=np.int64)
-        return self.parts.joined(kept), np.concatenate([nothing, *earlier]), np.concatenate([nothing, *later])
+            first = pane if parts_of[pane] > 1 else pane + 1
+            self._note(found, NEVER, rows, first, pane + self.panes_per_window - 1, pane, panes[pane])
+        inside = found == rows.panes
+        return rows.take(~inside), found[~inside]
+
+    def _earliest_later(self, rows: PartRows, panes: Mapping[int, PartRows]) -> Ints:
+        """The pane of each row's earliest later dominator, as far as a window can hold both."""
+        found = np.full(len(rows), ALIVE, dtype=np.int64)
+        for pane in sorted(panes):
+            self._note(found, ALIVE, rows, pane - self.panes_per_window + 1, pane - 1, pane, panes[pane])
+        return found
+
+    def _note(
+        self, found: Ints, none: int, rows: PartRows, first: int, last: int, pane: int, others: PartRows
+    ) -> None:
+        """Note the pane at those rows of panes first..last that have none yet and are dominated by one of the others."""
+        asked = np.flatnonzero((found == none) & (rows.panes >= first) & (rows.panes <= last))
+        some = rows.take(asked)
+        found[asked[dominated_by(some.points, others.points, some.classes, others.classes)]] = pane
 
     def _members(self, rows: PartRows, earlier: Ints, later: Ints) -> list[Ints]:
         return [
@@ -126,17 +132,15 @@ class LiveStage(SlicedStage):
         return write_segments(self.parts.state_folder, f"{self.prefix}-live{number}", LIVE_SCHEMA, [table])
 
 
-def _within(rows: PartRows, first: int, last: int) -> PartRows:
-    return rows.take((rows.panes >= first) & (rows.panes <= last))
-
-
-def _latest_dominator(rows: PartRows, others: PartRows) -> Ints:
-    return latest_dominator(rows.points, others.points, others.panes, rows.classes, others.classes)
-
-
-def _earliest_dominator(rows: PartRows, others: PartRows) -> Ints:
-    found = latest_dominator(rows.points, others.points, -others.panes, rows.classes, others.classes)
-    return np.where(found == NEVER, ALIVE, -found)
+def _by_pane(rows: PartRows) -> dict[int, PartRows]:
+    order = np.argsort(rows.panes, kind="stable")
+    panes, starts = np.unique(rows.panes[order], return_index=True)
+    pieces = np.split(order, starts[1:])
+    return (
+        {pane: rows.take(some) for pane, some in zip(panes.tolist(), pieces, strict=True)}
+        if len(panes)
+        else {}
+    )
 
 
 def _point_codes(points: Floats) -> NDArray[np.uint64]:

@@ -20,10 +20,11 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 from penstock.core.arrays import Ints
 from penstock.core.belief import Limits, Lookout, too_far_behind
 from penstock.core.errors import PenstockError, unknown
+from penstock.core.grouping import numbered, stable_order
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
-from penstock.spark.runtime.arrow_data import from_bytes, gathered, to_bytes, write_parquet
+from penstock.spark.runtime.arrow_data import binary_column, from_buffer, gathered, to_buffer, write_parquet
 from penstock.spark.runtime.task import attempt_id, partition_id
 
 #: Event times from here on (about the year 9999) cannot be timestamps of Spark's.
@@ -197,7 +198,7 @@ class Router:
             report = tally.report(self, source, time.perf_counter() - started)
             yield message(self.plan.order[0], "tally", source, number, report.to_json().encode())
 
-    def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, bytes]]:
+    def _route(self, chunk: pa.RecordBatch, tally: "_Tally") -> Iterator[tuple[int, pa.Buffer]]:
         checked = check_rows(chunk, self.time, self.attributes, self.unit)
         tally.rows += chunk.num_rows
         if checked.bad is not None:
@@ -229,20 +230,24 @@ class Router:
         old = too_far_behind(times, tally.seen, self.limits.behind)
         return tally.without(rows, times, old, f"{self.time} is too far behind the stream")
 
-    def _cut(self, rows: pa.Table | pa.RecordBatch, times: Times) -> Iterator[tuple[int, bytes]]:
+    def _cut(self, rows: pa.Table | pa.RecordBatch, times: Times) -> Iterator[tuple[int, pa.Buffer]]:
         """One message a worker: its rows by pane, with the offset of each pane in the schema's metadata."""
         panes = times // self.pane_us
         if self.lift is not None and rows.num_rows:
             rows, panes = self.lift(rows, panes)
         workers = self.plan.assign(panes)
-        order = np.lexsort((panes, workers))
-        sorted_rows = rows.take(pa.array(order))
-        panes, workers = panes[order], workers[order]
-        for worker in np.unique(workers).tolist():
-            begin, end = np.searchsorted(workers, [worker, worker + 1])
-            distinct, offsets = np.unique(panes[begin:end], return_index=True)
-            mine = sorted_rows.slice(begin, end - begin)
-            yield worker, pack(mine, distinct.tolist(), [*offsets.tolist(), int(end - begin)])
+        distinct, number = numbered(panes)
+        slots = workers * len(distinct) + number  # a worker's panes, then those of the next one
+        sorted_rows = rows.take(pa.array(stable_order(slots, self.plan.workers * len(distinct))))
+        counts = np.bincount(slots, minlength=self.plan.workers * len(distinct)).reshape(-1, len(distinct))
+        begin = 0
+        for worker, of_panes in enumerate(counts):
+            end = begin + int(of_panes.sum())
+            if end > begin:
+                there = np.flatnonzero(of_panes)
+                offsets = [0, *np.cumsum(of_panes[there]).tolist()]
+                yield worker, pack(sorted_rows.slice(begin, end - begin), distinct[there].tolist(), offsets)
+            begin = end
 
 
 class _Tally:
@@ -289,18 +294,18 @@ class _Tally:
 
 def unpack(payload: pa.Buffer) -> tuple[pa.Table, list[int], list[int]]:
     """A message's rows, its panes and their offsets."""
-    table = from_bytes(payload)
+    table = from_buffer(payload)
     header = json.loads(table.schema.metadata[b"penstock"])
     return table.replace_schema_metadata(None), header["panes"], header["offsets"]
 
 
-def pack(rows: pa.Table | pa.RecordBatch, panes: Sequence[int], offsets: Sequence[int]) -> bytes:
+def pack(rows: pa.Table | pa.RecordBatch, panes: Sequence[int], offsets: Sequence[int]) -> pa.Buffer:
     """Rows as one Arrow message, with its panes and their offsets in the schema's metadata."""
     header = json.dumps({"panes": panes, "offsets": offsets})
-    return to_bytes(rows.replace_schema_metadata({"penstock": header}))
+    return to_buffer(rows.replace_schema_metadata({"penstock": header}))
 
 
-def message(worker: int, kind: str, source: int, number: int, payload: bytes) -> pa.RecordBatch:
+def message(worker: int, kind: str, source: int, number: int, payload: bytes | pa.Buffer) -> pa.RecordBatch:
     """One row of :data:`MESSAGE_SCHEMA`."""
     return pa.RecordBatch.from_arrays(
         [
@@ -308,7 +313,7 @@ def message(worker: int, kind: str, source: int, number: int, payload: bytes) ->
             pa.array([kind]),
             pa.array([source], pa.int32()),
             pa.array([number], pa.int32()),
-            pa.array([payload], pa.binary()),
+            binary_column([payload]),
         ],
         names=["worker", "kind", "source", "number", "payload"],
     )

@@ -6,8 +6,9 @@ reads one segment; pages are shared between processes by the operating system.
 
 import functools
 import os
+import struct
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,37 @@ def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Record
         yield pa.concat_batches(held)
 
 
-def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:
-    """Rows as one Arrow stream.
+def to_buffer(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
+    """Rows as one Arrow stream, copied once: its size is counted first.
 
-    >>> from_bytes(to_bytes(pa.table({"x": [1, 2]}))).to_pydict()
+    >>> from_buffer(to_buffer(pa.table({"x": [1, 2]}))).to_pydict()
     {'x': [1, 2]}
     """
-    sink = pa.BufferOutputStream()
+    counted = pa.MockOutputStream()
+    _write_stream(counted, rows)
+    buffer = pa.allocate_buffer(counted.size())
+    _write_stream(pa.FixedSizeBufferWriter(buffer), rows)
+    return buffer
+
+
+def _write_stream(sink: Any, rows: pa.RecordBatch | pa.Table) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
-    return bytes(sink.getvalue().to_pybytes())
 
 
-def from_bytes(payload: Any) -> pa.Table:
+def binary_column(values: Sequence[bytes | pa.Buffer]) -> pa.Array:
+    """Binary values as a column; a single one, which may be large, is not copied.
+
+    >>> binary_column([b"ab"]).to_pylist(), binary_column([b"ab", pa.py_buffer(b"c")]).to_pylist()
+    ([b'ab'], [b'ab', b'c'])
+    """
+    if len(values) != 1:
+        return pa.array([bytes(memoryview(value)) for value in values], pa.binary())
+    body = pa.py_buffer(values[0])
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(struct.pack("<2i", 0, body.size)), body])
+
+
+def from_buffer(payload: Any) -> pa.Table:
     """The rows of an Arrow stream (bytes, or a buffer, which is not copied)."""
     return pa.ipc.open_stream(payload).read_all()
 
