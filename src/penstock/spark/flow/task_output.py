@@ -21,7 +21,13 @@ from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.layout import Layout
 from penstock.dataflow.rows import Chunk, joined
 from penstock.spark.flow.task_report import TaskOutputs, TaskReport, WrittenFile
-from penstock.spark.runtime.arrow_data import binary_column, from_buffer, to_buffer, write_parquet
+from penstock.spark.runtime.arrow_data import (
+    binary_column,
+    binary_values,
+    from_buffer,
+    to_buffer,
+    write_parquet,
+)
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.paths import STAGING
 
@@ -95,9 +101,9 @@ def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
     """Rows from Spark, or from a file, as messages; payloads are not copied."""
     for batch in batches:
         plain = {name: batch.column(name).to_pylist() for name in ARROW.names if name != "payload"}
-        payloads = batch.column("payload")
+        payloads = binary_values(batch.column("payload"))
         for row in range(batch.num_rows):
-            yield Message(**{n: c[row] for n, c in plain.items()}, payload=payloads[row].as_buffer())
+            yield Message(**{n: c[row] for n, c in plain.items()}, payload=payloads[row])
 
 
 def pack(chunk: Chunk) -> pa.Buffer:

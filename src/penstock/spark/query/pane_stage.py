@@ -20,7 +20,7 @@ from penstock.preference.points import Codes, Points, points_of
 from penstock.preference.preference import Preference
 from penstock.spark.query.reports import CloseReport, FoldedPart, FoldReport, NumberedStage
 from penstock.spark.query.routing import unpack
-from penstock.spark.runtime.arrow_data import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import binary_values, read_segment, write_segments
 
 REPORT_SCHEMA = StructType().add("kind", StringType()).add("report", StringType())
 
@@ -112,14 +112,14 @@ class PaneStage:
         """Fold the rows of each worker and tell what came of it."""
         messages: dict[int, list[tuple[int, int, pa.Buffer]]] = {}
         for batch in batches:
-            columns = [batch.column(name) for name in ("worker", "kind", "source", "number", "payload")]
-            for worker, kind, source, number, payload in zip(*columns, strict=True):
-                if kind.as_py() == "tally":
-                    yield _report("tally", payload.as_buffer().to_pybytes().decode())
+            plain = [batch.column(name).to_pylist() for name in ("worker", "kind", "source", "number")]
+            for worker, kind, source, number, payload in zip(
+                *plain, binary_values(batch.column("payload")), strict=True
+            ):
+                if kind == "tally":
+                    yield _report("tally", payload.to_pybytes().decode())
                 else:
-                    messages.setdefault(worker.as_py(), []).append(
-                        (source.as_py(), number.as_py(), payload.as_buffer())
-                    )
+                    messages.setdefault(worker, []).append((source, number, payload))
         for worker, payloads in sorted(messages.items()):
             ordered = [payload for *_, payload in sorted(payloads, key=lambda m: m[:2])]
             yield _report("worker", self._fold(worker, ordered).to_json())

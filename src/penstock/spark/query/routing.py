@@ -235,6 +235,8 @@ class Router:
         panes = times // self.pane_us
         if self.lift is not None and rows.num_rows:
             rows, panes = self.lift(rows, panes)
+        if not len(panes):
+            return
         workers = self.plan.assign(panes)
         distinct, number = numbered(panes)
         slots = workers * len(distinct) + number  # a worker's panes, then those of the next one
