@@ -23,7 +23,7 @@ from penstock.spark.query.live_stage import by_dominance
 from penstock.spark.query.pane_stage import GroupedPreference, by_pane
 from penstock.spark.query.routing import MESSAGE_SCHEMA, check_rows, message, pack
 from penstock.spark.query.window_rows import result_schema, time_array
-from penstock.spark.runtime.arrow_data import gathered
+from penstock.spark.runtime.arrow_data import binary_values, gathered
 from penstock.spark.versions import to_workers
 
 ROWS_PER_CHUNK = 262_144
@@ -167,8 +167,9 @@ class Windows:
         """Answer window after window."""
         payloads: dict[int, list[pa.Buffer]] = {}
         for batch in batches:
-            for worker, payload in zip(batch.column("worker"), batch.column("payload"), strict=True):
-                payloads.setdefault(worker.as_py(), []).append(payload.as_buffer())
+            workers, values = batch.column("worker").to_pylist(), binary_values(batch.column("payload"))
+            for worker, payload in zip(workers, values, strict=True):
+                payloads.setdefault(worker, []).append(payload)
         for worker, some in sorted(payloads.items()):
             yield from self.how.answers(self.runs[worker], by_pane(some))
 
