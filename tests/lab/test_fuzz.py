@@ -12,6 +12,7 @@ def test_nonsense_is_accounted_for_row_by_row(tmp_path, what):
     assert problems == []
     assert counts["used"] + counts["late"] + counts["dead"] == 12_000
     assert counts["dead"] > 200
+    assert (counts["late"] > 50) == (what == "query")  # for a flow no row is late
 
 
 @pytest.mark.parametrize(("what", "check"), [("query", _windows), ("flow", _counts)])
