@@ -1,3 +1,5 @@
+from math import nan
+
 import pytest
 
 from penstock.core import Change, Controller, Decision, Guards, Knob, RollbackRule
@@ -6,6 +8,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
 from penstock.core.metrics import Metric
 from penstock.core.observation import Latency, Observation, StageObservation
+from penstock.core.rollback import Probation, RollbackState, _verdict
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant
 
@@ -102,3 +105,78 @@ def test_a_metric_without_a_direction_cannot_be_judged():
 def test_undoing_restores_what_was_there():
     change = Change(Knob.WORKERS, "op", 4)
     assert run(answering(lambda n: 0.1 * n), RULE)[0][-1] == 2 != change.value
+
+
+@pytest.mark.parametrize("wrong", [{"samples": 0}, {"settle": -0.5}, {"load_change": 0.0}])
+def test_a_rule_without_samples_time_or_tolerance_is_refused(wrong):
+    with pytest.raises(
+        PenstockError, match=r"^A rollback rule needs samples >= 1, settle >= 0 and load_change > 0\.$"
+    ):
+        RollbackRule(**wrong)
+    assert RollbackRule(samples=1, settle=0.0).samples == 1
+
+
+def verdict(rule, before, after, load=(100.0, 100.0), grows=True, peak=0.0):
+    """What becomes of a change from 2 to 4 workers, by the metric and the load before and after it."""
+    change = Change(Knob.WORKERS, "op", 4)
+    undo = (Change(Knob.WORKERS, "op", 2),)
+    probation = Probation((change,), undo, grows, 0.0, before, load[0], 0.0, peak, (after,), (load[1],))
+    state, decision, note = _verdict(rule, RollbackState(), probation, now=50.0)
+    return decision is not None, note, state.bad
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "gain", "undone"),
+    [
+        (Metric.LATENCY_MEAN, 0.2, 0.21, None, False),  # a tenth worse is allowed
+        (Metric.LATENCY_MEAN, 0.2, 0.23, None, True),
+        (Metric.LATENCY_MEAN, 0.2, 0.19, 0.1, True),  # a growth must bring a tenth
+        (Metric.LATENCY_MEAN, 0.2, 0.15, 0.1, False),
+        (Metric.THROUGHPUT, 100.0, 112.0, 0.1, False),
+        (Metric.THROUGHPUT, 100.0, 80.0, None, True),
+        (Metric.LATENCY_MEAN, 0.0, 0.3, None, True),  # nothing to compare with: any rise counts
+        (Metric.LATENCY_MEAN, 0.0, 0.0, None, False),
+        (Metric.THROUGHPUT, 0.0, 5.0, None, False),
+        (Metric.LATENCY_MEAN, 0.25, 0.5, -1.0, False),  # just what is needed is enough
+    ],
+)
+def test_a_verdict_is_by_the_share_that_the_metric_gained(metric, before, after, gain, undone):
+    assert verdict(RollbackRule(metric=metric, gain=gain), before, after)[0] == undone
+
+
+def test_shrinking_needs_no_gain():
+    rule = RollbackRule(gain=0.5)
+    assert verdict(rule, 0.2, 0.2)[0]
+    assert not verdict(rule, 0.2, 0.2, grows=False)[0]
+
+
+@pytest.mark.parametrize(
+    ("load", "peak", "moved"),
+    [
+        ((100.0, 120.0), 0.0, False),
+        ((100.0, 121.0), 0.0, True),
+        ((100.0, 79.0), 0.0, True),
+        ((0.5, 0.55), 0.0, False),
+        ((0.5, 0.7), 0.0, True),
+        ((0.0, 0.1), 0.0, True),
+        ((nan, 100.0), 0.0, False),
+        ((100.0, nan), 0.0, False),
+        ((100.0, 100.0), 200.0, False),
+        ((100.0, 100.0), 201.0, True),
+    ],
+)
+def test_a_load_that_moved_by_more_than_the_rule_allows_ends_the_probation_without_a_verdict(
+    load, peak, moved
+):
+    undone, note, bad = verdict(RULE, 0.2, 0.4, load, peak=peak)
+    assert undone != moved
+    assert ("no verdict" in note) == moved
+    assert [b.until for b in bad] == ([] if moved else [50.0 + RULE.memory])
+
+
+def test_what_is_undone_is_named():
+    change = Change(Knob.WORKERS, "op", 4), Change(Knob.WORKERS, "sink", 3)
+    probation = Probation(change, change, True, 0.0, 0.2, 100.0, 0.0, 0.0, (0.4,), (100.0,))
+    _, decision, note = _verdict(RULE, RollbackState(), probation, now=1.0)
+    assert f"after {change[0]}, {change[1]}, a gain of -100% where -10% is needed" in decision.reason
+    assert note == "rollback"

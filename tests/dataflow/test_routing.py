@@ -64,6 +64,21 @@ def test_a_hot_group_gets_a_replica_with_little_else():
 def test_more_replicas_than_groups_are_refused():
     with pytest.raises(PenstockError, match="4 key groups can have 1 to 4 replicas, not 5"):
         rescale(spread(4, 2), 5)
+    assert rescale(spread(4, 2), 4) == (0, 2, 1, 3)
+
+
+def test_groups_move_only_as_far_as_the_tolerance_asks():
+    before, weights = (0, 0, 0, 1, 1), (4.0, 4.0, 1.0, 4.0, 4.5)  # 9 and 8.5: within a twentieth of the mean
+    assert rebalance(before, weights, 2) == before
+    assert rebalance(before, weights, 2, tolerance=0.0) == before  # no move helps
+    uneven = (4.0, 4.0, 1.0, 4.0, 3.0)  # 9 and 7
+    assert rebalance(before, uneven, 2, tolerance=0.2) == before
+    assert rebalance(before, uneven, 2) == (0, 0, 1, 1, 1)
+
+
+def test_tables_of_different_length_are_not_compared():
+    with pytest.raises(ValueError, match="shorter"):
+        moved((0, 1), (0,))
 
 
 def test_loads_are_uneven_from_their_limit_on():

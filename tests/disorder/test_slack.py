@@ -3,6 +3,8 @@
 import csv
 import gzip
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import PenstockError
 from penstock.disorder import AdaptiveSlack, FixedDelay, InOrder, KSlack
+from penstock.disorder.adaptive import AIM, EVIDENCE, LEAST
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.disorder.strategy import Disorder, DisorderState
 
@@ -160,3 +163,37 @@ def test_by_recall_what_is_given_up_is_always_a_share(judged):
         state = slack.judge(state, rows, int(rows * lost), given_up)
         assert 0 < state.given_up <= 1
         assert DisorderState.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
+def test_a_recall_is_judged_by_the_rows_that_were_lost():
+    slack = AdaptiveSlack(recall=0.99)
+
+    def asked(rows, lost, given_up=0.02, state=None):
+        return slack.judge(state or slack.start(), rows, lost, given_up)
+
+    assert asked(0, 0) == slack.start()
+    just = asked(100_000, 1_000)  # as much as may be: somewhat less is given up, to be sure
+    assert just.given_up == pytest.approx(0.02 * AIM, rel=0.01)
+    assert asked(100_000, 2_000).given_up == pytest.approx(just.given_up / 2, rel=0.01)
+    few = asked(100, 0)  # hardly anything is known: one row at the target stands for what was known before
+    assert few.given_up == pytest.approx(0.02 * AIM * 0.01 * 200, rel=1e-9)
+    again = asked(100_000, 0, 0.04, just)
+    kept = math.exp(-100_000 * 0.01 / EVIDENCE)
+    assert again.judged_rows == pytest.approx(100_000 * (1 + kept))
+    assert again.judged_lost == pytest.approx(1_000 * kept)
+    assert again.judged_given_up == pytest.approx(100_000 * (0.04 + 0.02 * kept))
+    assert asked(100_000, 100_000).given_up >= LEAST * 0.009
+    assert asked(1_000_000, 0, given_up=5.0).given_up == 1.0
+
+
+def test_late_rows_are_waited_for_until_a_tenth_of_what_may_be_lost_is_left():
+    slack = AdaptiveSlack(recall=0.9)
+    state = replace(slack.start(), delays=((0, 900), (10, 50), (20, 45), (31, 5)), slack=31)
+    assert slack.hold(state) == 20  # 99.5 % of the rows have come by then
+    assert slack.hold(replace(state, slack=15)) == 15
+    assert AdaptiveSlack().hold(state) == 0  # without a recall: the least that covers nine tenths
+
+
+def test_a_delay_that_cannot_be_read_is_named():
+    with pytest.raises(PenstockError, match="delay"):
+        FixedDelay("soon")
