@@ -1,4 +1,4 @@
-from math import nan
+from math import isnan, nan
 
 import pytest
 
@@ -8,7 +8,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
 from penstock.core.metrics import Metric
 from penstock.core.observation import Latency, Observation, StageObservation
-from penstock.core.rollback import Probation, RollbackState, _verdict
+from penstock.core.rollback import Probation, RollbackState, _verdict, judge
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant
 
@@ -180,3 +180,39 @@ def test_what_is_undone_is_named():
     _, decision, note = _verdict(RULE, RollbackState(), probation, now=1.0)
     assert f"after {change[0]}, {change[1]}, a gain of -100% where -10% is needed" in decision.reason
     assert note == "rollback"
+
+
+def seen(time, observed, latency=0.2, stage="op"):
+    """What a plant shows whose stage works with so many of four workers."""
+    of = StageObservation(stage, Capacity(4, 4, observed), arrival_rate=100.0)
+    return Observation(float(time), 1.0, (of,), latency=Latency(mean=latency))
+
+
+def on_probation(begun=100.0):
+    change, undo = Change(Knob.WORKERS, "op", 4), Change(Knob.WORKERS, "op", 2)
+    return RollbackState(probation=Probation((change,), (undo,), True, begun, 0.2, 100.0))
+
+
+def test_the_probation_begins_when_all_capacity_is_there():
+    waiting, decision, note = judge(RULE, on_probation(), seen(105, observed=3))
+    assert (decision, note) == (None, "")
+    assert isnan(waiting.probation.arrived)
+    arrived, decision, note = judge(RULE, waiting, seen(110, observed=4))
+    assert (decision, note) == (None, "")
+    assert arrived.probation.arrived == 110.0
+
+
+def test_capacity_that_never_comes_ends_the_probation_after_a_while():
+    rule = RollbackRule(patience=60.0)
+    still, _, note = judge(rule, on_probation(), seen(160, observed=2))
+    assert still.probation is not None
+    assert note == ""
+    over, decision, note = judge(rule, still, seen(161, observed=2))
+    assert (over.probation, decision) == (None, None)
+    assert note == "op workers 4 did not arrive in 60 s; no verdict on it"
+    assert over.metric == (0.2, 0.2)  # what was measured is kept
+
+
+def test_a_place_that_is_gone_is_not_waited_for():
+    arrived, _, _ = judge(RULE, on_probation(), seen(105, observed=1, stage="another"))
+    assert arrived.probation.arrived == 105.0

@@ -117,3 +117,23 @@ def test_clocks_far_from_the_stream_are_not_believed(tmp_path):
         "t is too far ahead of the stream",
         "t is too far behind the stream",
     ]
+
+
+def test_the_right_share_of_rows_is_dropped_where_they_come_one_by_one():
+    """Of batches of one row each a share that is counted anew in each would drop all."""
+    dropped = 0
+    for seen in range(1_000_000, 1_001_000):
+        *_, tally = route(rows_of([seen], [1.0]), shed=0.3, seen=seen)
+        dropped += TallyReport.from_json(tally["payload"][0].as_py().decode()).shed
+    assert 250 < dropped < 350
+
+
+@pytest.mark.parametrize(("shed", "kept"), [(0.25, [1, 2, 3, 5, 6, 7]), (0.5, [1, 3, 5, 7])])
+def test_a_share_of_the_rows_is_dropped_evenly(shed, kept):
+    count = 8
+    messages = route(rows_of(range(count), map(float, range(count))), plan=plan("PB_RR", 1), shed=shed)
+    rows, panes, offsets = unpack(messages[0]["payload"][0].as_buffer())
+    assert rows["x"].to_pylist() == [float(row) for row in kept]
+    assert (panes, offsets) == ([0], [0, len(kept)])
+    told = TallyReport.from_json(messages[-1]["payload"][0].as_py().decode())
+    assert (told.rows, told.shed) == (count, count - len(kept))

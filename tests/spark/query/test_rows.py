@@ -83,3 +83,20 @@ def test_numbers_that_are_no_time_are_told(unit):
     late = ("t is after the year 9999",) if unit != "nanoseconds" else ()  # 2^63 of them end in 2262
     assert found.reasons == ("t is null", "t is before 1970", *late)
     assert len(found.times) == 2 - len(late)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.int32(), pa.uint64(), pa.float32()])
+def test_a_time_may_be_a_timestamp_or_any_number(kind):
+    check_time_column(pa.schema([("t", kind)]), "t")
+
+
+def test_a_time_column_that_is_not_there_or_no_time_is_told_with_what_could_be():
+    schema = pa.schema([("when", pa.string())])
+    with pytest.raises(PenstockError, match=r"time column.*'t'.*when"):
+        check_time_column(schema, "t")
+    with pytest.raises(
+        PenstockError,
+        match=r"'when' is string; it must be a timestamp, or a number \(unit='seconds', 'milliseconds', 'microseconds' "
+        r"or 'nanoseconds' since 1970\)\.$",
+    ):
+        check_time_column(schema, "when")

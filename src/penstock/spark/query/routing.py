@@ -217,9 +217,15 @@ class Router:
         yield from self._cut(rows, times)
 
     def _thinned(self, rows: pa.RecordBatch, times: Times, tally: "_Tally") -> tuple[pa.RecordBatch, Times]:
-        """The rows without the share to drop, which is taken evenly."""
-        kept = np.floor(np.arange(len(times) + 1) * (1.0 - self.shed))
+        """The rows without the share to drop, which is taken evenly.
+
+        Where in the first share a batch begins differs from batch to batch, but not when one is run again: of batches
+        of a single row, too, the right share is dropped.
+        """
+        begin = (((self.seen or 0) * 0x9E3779B97F4A7C15) & (2**64 - 1)) / 2**64
+        kept = np.floor(begin + np.arange(tally.thinned, tally.thinned + len(times) + 1) * (1.0 - self.shed))
         chosen = np.diff(kept) > 0
+        tally.thinned += len(times)
         tally.shed += len(times) - int(chosen.sum())
         return rows.filter(pa.array(chosen)), times[chosen]
 
@@ -259,6 +265,8 @@ class _Tally:
         self.rows = 0
         self.late_rows = 0
         self.shed = 0
+        #: Rows that shedding has gone through.
+        self.thinned = 0
         self.late: list[pa.RecordBatch] = []
         self.bad: list[pa.RecordBatch] = []
         self.seen, self.lookout = seen, lookout
