@@ -8,7 +8,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.journal import MemoryJournal
 from penstock.core.metrics import Metric
 from penstock.core.observation import Latency, Observation, StageObservation
-from penstock.core.rollback import Probation, RollbackState, _verdict, judge
+from penstock.core.rollback import BadChange, Probation, RollbackState, _verdict, begin, judge
 from penstock.policies import Static
 from penstock.testing import ScriptedPlant
 
@@ -216,3 +216,40 @@ def test_capacity_that_never_comes_ends_the_probation_after_a_while():
 def test_a_place_that_is_gone_is_not_waited_for():
     arrived, _, _ = judge(RULE, on_probation(), seen(105, observed=1, stage="another"))
     assert arrived.probation.arrived == 105.0
+
+
+@pytest.mark.parametrize(
+    ("change", "metric", "probation"),
+    [
+        (Change(Knob.WORKERS, "op", 4), (0.2,), True),
+        (Change(Knob.WORKERS, "op", 2), (0.2,), False),  # as it was
+        (Change(Knob.WORKERS, "gone", 4), (0.2,), False),
+        (Change(Knob.SHEDDING, "op", 0.5), (0.2,), False),
+        (Change(Knob.WORKERS, "op", 4), (), False),  # nothing to compare with
+    ],
+)
+def test_only_a_change_that_can_be_undone_and_judged_is_put_on_probation(change, metric, probation):
+    stage = StageObservation("op", Capacity.steady(2), arrival_rate=100.0, shedding=0.1)
+    now = Observation(7.0, 1.0, (stage,), latency=Latency(mean=0.2))
+    before = RollbackState(metric=metric, probation=on_probation().probation)
+    state = begin(RULE, before, now, (change,), grows=True)
+    assert state.metric == metric
+    assert (state.probation is not None) == probation
+    if probation:
+        assert (state.probation.begun, state.probation.undo) == (7.0, (Change(Knob.WORKERS, "op", 2),))
+
+
+def test_a_rule_may_watch_one_place():
+    rule = RollbackRule(metric=Metric.LATENCY_MEAN, where="op")
+    stages = (
+        StageObservation("op", Capacity.steady(2), latency=Latency(mean=0.9)),
+        StageObservation("more", Capacity.steady(2), latency=Latency(mean=0.1)),
+    )
+    assert judge(rule, RollbackState(), Observation(1.0, 1.0, stages))[0].metric == (0.9,)
+
+
+def test_the_memory_of_a_bad_change_ends_with_its_time():
+    bad = BadChange(Knob.WORKERS, "op", 4, load=100.0, until=50.0)
+    state = RollbackState(bad=(bad,))
+    assert judge(RULE, state, seen(49, 4))[0].bad == (bad,)
+    assert judge(RULE, state, seen(50, 4))[0].bad == ()

@@ -195,5 +195,48 @@ def test_late_rows_are_waited_for_until_a_tenth_of_what_may_be_lost_is_left():
 
 
 def test_a_delay_that_cannot_be_read_is_named():
-    with pytest.raises(PenstockError, match="delay"):
+    with pytest.raises(PenstockError, match=r"\bdelay\b"):
         FixedDelay("soon")
+
+
+def batch(rows, late, slack=1_000):
+    return BatchStats(rows=rows, late=late, t_max=slack, max_delay=slack, delays=((0, rows),))
+
+
+def test_what_is_given_up_follows_the_share_of_late_rows():
+    """By quantile: the error times the gain; linear: proportional, sum and difference; both within 0 and 1."""
+    slack = AdaptiveSlack(drop=0.1, gain=2.0)
+    first = slack.step(slack.start(), batch(100, 4))
+    assert first.given_up == pytest.approx(2.0 * 0.06)
+    assert slack.step(first, batch(100, 20)).given_up == 0.0
+    assert slack.step(replace(first, given_up=0.95), batch(100, 0)).given_up == 1.0
+    linear = AdaptiveSlack(drop=0.1, law="linear", kp=1.0, ki=0.5, kd=0.25)
+    first = linear.step(linear.start(), batch(100, 4))
+    assert first.given_up == pytest.approx(0.06 + 0.5 * 0.06 + 0.25 * 0.06)
+    assert (first.total_error, first.last_error) == (pytest.approx(0.06), pytest.approx(0.06))
+    second = linear.step(first, batch(100, 8))
+    change = 0.02 + 0.5 * 0.08 + 0.25 * (0.02 - 0.06)
+    assert second.given_up == pytest.approx(first.given_up + change)
+    assert second.punctuation == 1_000 - round((1 - second.given_up) * 1_000)
+
+
+@pytest.mark.parametrize("recall", [0.0, 1.0, 1.5])
+def test_a_recall_must_be_a_share(recall):
+    with pytest.raises(
+        PenstockError, match=rf"^The recall is {recall}; choose a share between 0 and 1, like 0.99\.$"
+    ):
+        AdaptiveSlack(recall=recall)
+
+
+def test_a_recall_goes_with_no_other_option():
+    with pytest.raises(
+        PenstockError, match=r"^A slack by recall has no other options; write AdaptiveSlack\(recall"
+    ):
+        AdaptiveSlack(recall=0.9, drop=0.2)
+
+
+def test_the_text_of_a_slack_is_its_identity():
+    assert repr(AdaptiveSlack(recall=0.9)) == "AdaptiveSlack(recall=0.9)"
+    assert (
+        repr(AdaptiveSlack()) == "AdaptiveSlack(drop=0.01, law='quantile', gain=1.0, kp=6.0, ki=0.6, kd=0.2)"
+    )

@@ -18,12 +18,15 @@ class FixedDelay:
     delay: str
 
     def __post_init__(self) -> None:
-        microseconds(self.delay, "delay")
+        self._us()
+
+    def _us(self) -> int:
+        return microseconds(self.delay, "delay")
 
     def start(self) -> DisorderState:
         """The slack is the delay, always."""
-        return DisorderState(slack=microseconds(self.delay, "delay"))
+        return DisorderState(slack=self._us())
 
     def step(self, state: DisorderState, batch: BatchStats) -> DisorderState:
         """Advance the punctuation with the largest time."""
-        return state.seen(batch).punctuated(microseconds(self.delay, "delay"))
+        return state.seen(batch).punctuated(self._us())

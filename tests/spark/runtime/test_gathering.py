@@ -12,7 +12,7 @@ from penstock.spark.runtime import gathering
 from penstock.spark.runtime.arrow_data import write_parquet
 from penstock.spark.runtime.checkpoint import KEPT_VERSIONS, Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
-from penstock.spark.runtime.gathering import Gathering
+from penstock.spark.runtime.gathering import Gathered, Gathering
 from penstock.spark.runtime.manifest import Manifest
 from penstock.testing.crashes import kill_at
 from waiting import PATIENCE
@@ -163,3 +163,53 @@ def test_large_files_are_not_written_again(tmp_path, monkeypatch):
 def test_a_length_of_time_that_is_none_is_refused():
     with pytest.raises(PenstockError, match="gather"):
         Gathering.of("a while")
+
+
+def published(base, sizes, inside=""):
+    """What a gathering makes of waiting files with so many rows each: final names and rows."""
+    folder = OutputFolder.made(base / "out", "output")
+    waiting = []
+    for number, rows in enumerate(sizes):
+        staged = f"{folder.staging}/wait-{number}.parquet"
+        write_parquet(pa.table({"row": [number] * rows}), staged)
+        waiting.append(folder.publication(staged, os.path.join(inside, f"part-{number}.parquet")))
+    made = Gathering(60.0).settle(Gathered((), waiting, 0.0), (), 7, 100.0, {"output": folder})
+    return made, {
+        one.final: sorted(set(pq.read_table(folder.place / one.staged)["row"].to_pylist()))
+        for one in made.outputs
+    }
+
+
+def test_one_waiting_file_is_published_as_it_is_and_several_as_one(tmp_path):
+    made, rows = published(tmp_path / "one", [3], "counts")
+    assert list(rows.values()) == [[0]]
+    assert [os.path.dirname(one.final) for one in made.outputs] == ["counts"]
+    assert [one.folder for one in made.outputs] == ["output"]
+    made, rows = published(tmp_path / "two", [3, 2])
+    assert list(rows.values()) == [[0, 1]]
+    assert made.outputs[0].final.startswith("part-000000000007-000000-")
+    assert made.outputs[0].final.endswith("-0.parquet")
+    assert len(made.outputs[0].final) < 60
+
+
+def test_a_large_file_is_published_by_itself(tmp_path, monkeypatch):
+    write_parquet(pa.table({"row": [1] * 100_000}), str(tmp_path / "probe.parquet"))
+    size = (tmp_path / "probe.parquet").stat().st_size
+    monkeypatch.setattr(gathering, "MOST_BYTES", 2 * size)
+    _, rows = published(tmp_path, [1, 100_000, 2])
+    assert sorted(rows.values()) == [[0, 2], [1]]
+    monkeypatch.setattr(gathering, "MOST_BYTES", 2 * size + 2)
+    _, rows = published(tmp_path / "again", [1, 100_000, 2])
+    assert list(rows.values()) == [[0, 1, 2]]
+
+
+def test_files_with_and_without_a_column_go_together(tmp_path):
+    folder = OutputFolder.made(tmp_path / "out", "output")
+    waiting = []
+    for number, table in enumerate([pa.table({"row": [1]}), pa.table({"row": [2], "extra": ["x"]})]):
+        staged = f"{folder.staging}/wait-{number}.parquet"
+        write_parquet(table, staged)
+        waiting.append(folder.publication(staged, f"part-{number}.parquet"))
+    made = Gathering(60.0).settle(Gathered((), waiting, 0.0), (), 1, 100.0, {"output": folder})
+    table = pq.read_table(folder.place / made.outputs[0].staged)
+    assert table.to_pydict() == {"row": [1, 2], "extra": [None, "x"]}
