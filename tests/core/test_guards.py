@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core import Bound, Change, Decision, Guards, Knob
+from penstock.core import Bound, Change, Decision, Guards, Knob, RollbackRule
 from penstock.core.capacity import Capacity
 from penstock.core.errors import PenstockError
 from penstock.core.guards import GuardState, check, register
-from penstock.core.observation import KeyLoad, Observation, StageObservation
+from penstock.core.observation import KeyLoad, Observation, RegionObservation, StageObservation
+from penstock.core.rollback import RollbackState
 
 
 def at(time=0.0, planned=4, observed=None, backlog=0.0, rate=100.0, limit=float("inf")):
@@ -191,3 +192,60 @@ def test_a_routing_stands_where_the_workers_are_already_there():
 def test_shedding_works_whatever_becomes_of_the_workers():
     changes = (Change(Knob.WORKERS, "op", 2), Change(Knob.SHEDDING, "op", 0.5))
     assert left(Guards(), keyed(backlog=10_000.0), *changes)[0] == {(Knob.SHEDDING, "op"): 0.5}
+
+
+def two_regions(busy_backlog, idle_backlog):
+    """Two regions of one pipeline each; the second has no arrivals to speak of."""
+    stages = (
+        StageObservation("a-0", Capacity.steady(4), region="a", arrival_rate=100.0, backlog=busy_backlog),
+        StageObservation("b-0", Capacity.steady(4), region="b", backlog=idle_backlog),
+    )
+    regions = (RegionObservation("a", Capacity.steady(4)), RegionObservation("b", Capacity.steady(4)))
+    return Observation(0.0, 1.0, stages, regions=regions)
+
+
+@pytest.mark.parametrize(
+    ("region", "backlogs", "shrinks"),
+    [
+        ("a", (201.0, 0.0), False),
+        ("a", (199.0, 1e6), True),  # what waits for another region is not this one's
+        ("b", (1e6, 0.0), True),
+        ("b", (0.0, 1.0), False),  # nobody knows how fast it is worked off
+    ],
+)
+def test_each_region_is_held_by_its_own_backlog(region, backlogs, shrinks):
+    wish = Decision((Change(Knob.WORKERS, region, 2),), "wanted")
+    verdict = check(Guards(catch_up=2.0), GuardState(), two_regions(*backlogs), wish)[1]
+    assert bool(verdict.decision.changes) == shrinks
+
+
+def test_a_change_is_remembered_by_knob_and_place():
+    state = GuardState()
+    for time, where in ((1.0, "op"), (2.0, "other"), (3.0, "op")):
+        state = register(Guards(), state, at(time=time), want(5, where).changes)
+    assert state.last(Knob.WORKERS, "op") == 3.0
+    assert state.last(Knob.WORKERS, "other") == 2.0
+    assert state.last(Knob.CPU_SHARE, "op") == float("-inf")
+    assert len(state.changed) == 2
+
+
+def test_an_hour_has_3600_seconds():
+    state = register(Guards(), GuardState(), at(time=0.0), want(5).changes)
+    assert register(Guards(), state, at(time=3599.0), want(6).changes).hour == (0.0, 3599.0)
+    assert register(Guards(), state, at(time=3600.0), want(6).changes).hour == (3600.0,)
+
+
+def test_what_is_applied_goes_on_probation_unless_it_is_said_otherwise():
+    guards = Guards(rollback=RollbackRule())
+    known = GuardState(rollback=RollbackState(metric=(0.2,)))
+    grown = register(guards, known, at(), want(5).changes)
+    assert grown.rollback.probation.grows
+    assert not register(guards, known, at(), want(3).changes).rollback.probation.grows
+    for nothing in (
+        register(guards, grown, at(), want(6).changes, on_probation=False),
+        register(Guards(), known, at(), want(6).changes),
+    ):
+        assert nothing.rollback.probation is None
+        assert nothing.rollback.metric == (0.2,)
+    shed = (Change(Knob.SHEDDING, "op", 0.5),)
+    assert register(guards, grown, at(), shed).rollback == grown.rollback

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from math import isnan, nan
 
 import pytest
@@ -232,7 +233,7 @@ def test_only_a_change_that_can_be_undone_and_judged_is_put_on_probation(change,
     stage = StageObservation("op", Capacity.steady(2), arrival_rate=100.0, shedding=0.1)
     now = Observation(7.0, 1.0, (stage,), latency=Latency(mean=0.2))
     before = RollbackState(metric=metric, probation=on_probation().probation)
-    state = begin(RULE, before, now, (change,), grows=True)
+    state = begin(before, now, (change,), grows=True)
     assert state.metric == metric
     assert (state.probation is not None) == probation
     if probation:
@@ -253,3 +254,26 @@ def test_the_memory_of_a_bad_change_ends_with_its_time():
     state = RollbackState(bad=(bad,))
     assert judge(RULE, state, seen(49, 4))[0].bad == (bad,)
     assert judge(RULE, state, seen(50, 4))[0].bad == ()
+
+
+def test_samples_are_taken_from_the_settling_on_and_the_last_one_brings_the_verdict():
+    state = on_probation(begun=100.0)
+    verdicts = {}
+    for time in range(101, 110):
+        state, decision, note = judge(RULE, state, seen(time, 4, latency=0.4 if time != 104 else nan))
+        verdicts[time] = decision is not None
+        assert note == ("rollback" if decision is not None else "")
+    # All there at 101, settled at 103; 104 has no latency: samples of 103, 105 and 106.
+    assert [time for time, undone in verdicts.items() if undone] == [106]
+    assert state.probation is None
+    assert [b.value for b in state.bad] == [4]
+
+
+def test_the_highest_load_of_a_probation_is_kept():
+    state, _, _ = judge(RULE, on_probation(), replace(seen(101, 4), stages=loaded(150.0)))
+    state, _, _ = judge(RULE, state, replace(seen(102, 4), stages=loaded(90.0)))
+    assert state.probation.peak == 150.0
+
+
+def loaded(rate):
+    return (StageObservation("op", Capacity.steady(4), arrival_rate=rate),)

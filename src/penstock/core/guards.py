@@ -195,7 +195,7 @@ def register(
     if guards.rollback is not None and counted:
         grows = any(_growth(observation, c) > 0 for c in counted)
         if on_probation:
-            memory = rollback.begin(guards.rollback, memory, observation, tuple(counted), grows)
+            memory = rollback.begin(memory, observation, tuple(counted), grows)
         else:
             memory = replace(memory, probation=None)
     return GuardState(

@@ -87,11 +87,7 @@ class RollbackState:
 
 
 def begin(
-    rule: RollbackRule,
-    state: RollbackState,
-    observation: Observation,
-    changes: tuple[Change, ...],
-    grows: bool,
+    state: RollbackState, observation: Observation, changes: tuple[Change, ...], grows: bool
 ) -> RollbackState:
     """Put a change that was just applied on probation."""
     undo = []
