@@ -68,3 +68,14 @@ def test_old_delays_fade_and_vanish():
 def test_a_share_beyond_one_is_refused():
     with pytest.raises(PenstockError, match="share"):
         quantile((), 1.5)
+
+
+def test_late_rows_of_two_partitions_add_up():
+    merged = BatchStats(rows=3, late=2, t_max=5).merge(BatchStats(rows=4, late=1, t_max=9))
+    assert (merged.rows, merged.late, merged.t_max) == (7, 3, 9)
+
+
+def test_a_quantile_is_the_least_bound_that_covers_the_share():
+    counts = ((0, 5), (3, 4), (8, 1))
+    assert [quantile(counts, share) for share in (0.0, 0.5, 0.51, 0.9, 0.91, 1.0)] == [0, 0, 3, 3, 8, 8]
+    assert quantile((), 0.5) == 0

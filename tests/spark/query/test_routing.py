@@ -137,3 +137,27 @@ def test_a_share_of_the_rows_is_dropped_evenly(shed, kept):
     assert (panes, offsets) == ([0], [0, len(kept)])
     told = TallyReport.from_json(messages[-1]["payload"][0].as_py().decode())
     assert (told.rows, told.shed) == (count, count - len(kept))
+
+
+@given(
+    panes_in_order,
+    st.integers(1, 4),
+    st.integers(1, 12),
+    st.integers(1, 3),
+    st.dictionaries(st.integers(0, 5), st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=3),
+)
+def test_rows_go_where_counting_them_one_by_one_sends_them(panes, workers, threshold, inputs, owners):
+    """A pane stays with its owner until its share is full, and moves on with every further share."""
+    made = plan("AS", workers, float(threshold), inputs=inputs, owners=owners)
+    new, so_far, expected = 1 + max(owners, default=-1), {}, []
+    for pane in panes.tolist():
+        owner, held = owners.get(pane, (-1, 0))
+        known = 0 <= owner < workers
+        left = threshold - held if known else threshold
+        room = max(left / inputs, 1.0) if left > 0 else 0.0
+        share = max(threshold / inputs, 1.0)
+        count = so_far.get(pane, 0)
+        so_far[pane] = count + 1
+        turns = 0 if count < room else int((count - room) // share) + 1
+        expected.append(((owner if known else (pane - new) % workers) + turns) % workers)
+    assert made.assign(panes).tolist() == expected
