@@ -1,6 +1,7 @@
 """Which event times are believed, against the rules read out row by row."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from penstock.core.belief import (
     Limits,
     Lookout,
     Sighting,
+    confirmed,
     judge,
     learned,
     too_far_behind,
@@ -203,3 +205,84 @@ def test_nothing_seen_changes_nothing(latest):
     assert not Judgement(latest).overturns(latest, [])
     belief = Belief(True, 5, (Sighting(10, 20, 3, 4),))
     assert learned(belief, Judgement(7, belief.doubted), NOW, NOW, NOW, 50) == belief
+
+
+@pytest.mark.parametrize(
+    ("rows", "since", "enough"),
+    [(MANY, 2 * MANY, True), (MANY, 2 * MANY + 1, False), (MANY - 1, MANY - 1, False)],
+)
+def test_many_rows_that_are_half_of_those_since_confirm_a_jump(rows, since, enough):
+    assert confirmed(rows, since) == enough
+
+
+def test_rows_of_confirmed_clusters_above_speak_for_those_below():
+    """Three places, each an hour after the other: what came at the later ones says that the source has left the first."""
+    first, second = Sighting(1_000, 1_001, 4, since=22), Sighting(2_000, 2_001, 9, since=18)
+    third = Sighting(3_000, 3_001, 10, since=10)
+    few = Limits(ahead=100)
+
+    def up_to(*clusters):
+        return judge([clusters], 100, Belief(), latest=40, now=0, limits=few).latest
+
+    assert up_to(first) == up_to(second) == up_to(first, second) == 40
+    assert up_to(third) == up_to(second, third) == up_to(first, second, third) == 3_001
+    # The lower ones count as confirmed too: nothing of them is left in doubt.
+    assert judge([(first, second, third)], 100, Belief(), 40, 0, few).doubted == ()
+    assert up_to(first, Sighting(2_000, 2_001, 9, since=9)) == 40
+
+
+def test_a_jump_is_from_just_above_what_is_believed():
+    at = Sighting(40, 40, 50, since=50)
+    assert judge([(at,)], 100, Belief(), latest=40, now=0, limits=Limits(ahead=10)) == Judgement(40, ())
+
+
+def test_how_far_rows_are_believed_at_first_sight():
+    limits = Limits(ahead=50)
+    for newest in (800, 900, 950):  # with the clock of the wall
+        assert Belief(live=True, stride=7).latest(newest, now=900, limits=limits) == 950
+    assert Belief(live=True, stride=7).latest(951, now=900, limits=limits) == 951 + 50 + 7
+    assert Belief(live=False, stride=7).latest(900, now=900, limits=limits) == 957
+
+
+@pytest.mark.parametrize(
+    ("before", "newest", "stride"),
+    [(None, 100, 20), (100, 100, 20), (96, 100, 8), (70, 100, 20), (69, 100, 31), (88, 100, 20)],
+)
+def test_the_stride_is_the_last_jump_and_shrinks_with_smaller_steps(before, newest, stride):
+    after = learned(Belief(stride=20), Judgement(newest), before, newest, now=0, ahead=10)
+    assert after.stride == stride
+    assert not after.live
+
+
+@pytest.mark.parametrize(("now", "live"), [(110, True), (90, True), (111, False), (89, False)])
+def test_a_stream_is_live_within_the_limit_of_the_wall_clock(now, live):
+    assert learned(Belief(), Judgement(100), 99, 100, now, ahead=10).live == live
+
+
+def test_a_first_batch_of_few_rows_is_believed_up_to_the_limit_of_the_wall_clock():
+    at, over = Sighting(110, 110, 2, since=5), Sighting(300, 300, 3, since=4)
+    assert judge([(at, over)], 5, Belief(), None, now=100, limits=Limits(ahead=10)).latest == 110
+
+
+def test_clusters_of_partitions_and_of_earlier_batches_go_together():
+    """A gap of just ``ahead`` joins; partitions count for themselves, what an earlier batch saw for all."""
+    limits = Limits(ahead=10)
+    left, right = Sighting(1_000, 1_005, 6, since=9), Sighting(1_015, 1_020, 6, since=15)
+    assert judge([(left,), (right,)], 100, Belief(), 40, 0, limits).latest == 1_020  # 12 of 24
+    assert judge([(left,), (replace(right, since=16),)], 100, Belief(), 40, 0, limits).latest == 40
+    apart = replace(right, low=1_016)
+    assert judge([(left,), (apart,)], 100, Belief(), 40, 0, limits).latest == 40
+    before = Belief(doubted=(Sighting(1_000, 1_000, 5, since=5),))
+    assert judge([(left,), (right,)], 29, before, 40, 0, limits).latest == 1_020  # 17 of 34
+    assert judge([(left,), (right,)], 30, before, 40, 0, limits).latest == 40
+
+
+def test_what_half_of_the_rows_since_agree_with_stays_in_doubt():
+    half, less = Sighting(1_000, 1_000, 3, since=6), Sighting(2_000, 2_000, 3, since=7)
+    assert judge([(half, less)], 100, Belief(), 40, 0, Limits(ahead=10)).doubted == (half,)
+
+
+def test_a_row_is_too_far_behind_only_beyond_the_limit():
+    assert too_far_behind(np.array([100, 50]), None, 50) is None
+    assert too_far_behind(np.array([100, 49, 50]), None, 50).tolist() == [False, True, False]
+    assert too_far_behind(np.array([50]), 101, 50).tolist() == [True]

@@ -249,3 +249,26 @@ def test_what_is_applied_goes_on_probation_unless_it_is_said_otherwise():
         assert nothing.rollback.metric == (0.2,)
     shed = (Change(Knob.SHEDDING, "op", 0.5),)
     assert register(guards, grown, at(), shed).rollback == grown.rollback
+
+
+@pytest.mark.parametrize(
+    ("now", "wish", "waits"),
+    [((0,), (0, 2), 5.0), ((0, 2), (0,), 50.0), ((0, 1), (0, 2), 5.0)],
+)
+def test_pipelines_grow_and_shrink_by_their_number(now, wish, waits):
+    """A shrinking may have to wait longer than a growth, or than a change that is neither."""
+    region = RegionObservation("a", Capacity.steady(1), ("x", "y", "z"), now)
+    stage = StageObservation("a-0", Capacity.steady(1), region="a")
+    change = Change(Knob.PIPELINES, "a", wish)
+    guards = Guards(cooldown=5.0, cooldown_shrink=50.0)
+    state = register(guards, GuardState(), Observation(0.0, 1.0, (stage,), regions=(region,)), (change,))
+    for time, passes in ((waits - 1, False), (waits, True)):
+        seen = Observation(time, 1.0, (stage,), regions=(region,))
+        verdict = check(guards, state, seen, Decision((change,), ""))[1]
+        assert bool(verdict.decision.changes) == passes, (time, verdict.notes)
+
+
+def test_a_backlog_below_one_row_is_none():
+    assert passed(Guards(catch_up=2.0), 2, backlog=0.5, rate=0.01)[0] == 2
+    assert passed(Guards(catch_up=2.0), 2, backlog=1.0, rate=0.01)[0] == -1
+    assert passed(Guards(catch_up=2.0), 2, backlog=200.0)[0] == 2  # just what may wait

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import PenstockError
 from penstock.disorder import AdaptiveSlack, FixedDelay, InOrder, KSlack
-from penstock.disorder.adaptive import AIM, EVIDENCE, LEAST
+from penstock.disorder.adaptive import AIM, EVIDENCE, LEAST, MEMORY
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.disorder.strategy import Disorder, DisorderState
 
@@ -240,3 +240,27 @@ def test_the_text_of_a_slack_is_its_identity():
     assert (
         repr(AdaptiveSlack()) == "AdaptiveSlack(drop=0.01, law='quantile', gain=1.0, kp=6.0, ki=0.6, kd=0.2)"
     )
+
+
+def test_a_law_or_drop_target_that_is_none_is_refused():
+    assert AdaptiveSlack(law="linear").law == "linear"
+    with pytest.raises(PenstockError, match=r"law of the adaptive slack.*'cubic'; choose one of linear, quantile\.$"):
+        AdaptiveSlack(law="cubic")
+    for drop in (0.0, 1.0):
+        with pytest.raises(PenstockError, match=f"^The drop target is {drop}; "):
+            AdaptiveSlack(drop=drop)
+
+
+def test_delays_fade_with_every_batch_that_has_rows():
+    slack = AdaptiveSlack()
+    first = slack.step(
+        slack.start(), BatchStats(rows=100, t_max=50, max_delay=20, delays=((0, 90), (20, 10)))
+    )
+    assert first.slack == 20
+    second = slack.step(first, BatchStats(rows=10, t_max=60, max_delay=5, delays=((5, 10),)))
+    assert second.slack == 20
+    assert dict(second.delays) == pytest.approx({0: 90 * MEMORY, 20: 10 * MEMORY, 5: 10})
+    # By quantile a tenth may be given up, or K is waited for where nothing is.
+    for given_up, wait in ((0.0, 20), (0.5, 0)):
+        state = replace(second, given_up=given_up)
+        assert slack._wait(state) == wait

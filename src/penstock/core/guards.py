@@ -225,7 +225,7 @@ def _unchanged(
 def _undone_before(
     guards: Guards, state: GuardState, observation: Observation, change: Change
 ) -> tuple[Change | None, str]:
-    if guards.rollback is not None and rollback.refused(guards.rollback, state.rollback, change):
+    if guards.rollback is not None and rollback.refused(state.rollback, change):
         return None, f"{change} refused: it was undone before under this load"
     return change, ""
 

@@ -136,7 +136,7 @@ def judge(
     return _verdict(rule, replace(state, probation=None), probation, now)
 
 
-def refused(rule: RollbackRule, state: RollbackState, change: Change) -> bool:
+def refused(state: RollbackState, change: Change) -> bool:
     """Whether this change was undone under the present load."""
     return any((b.knob, b.where, b.value) == (change.knob, change.where, change.value) for b in state.bad)
 

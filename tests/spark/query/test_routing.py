@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.belief import Limits, Sighting
+from penstock.core.errors import PenstockError
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
-from penstock.spark.query.routing import Router, pack, unpack
+from penstock.spark.query.routing import Router, check_unit, pack, unpack
 
 panes_in_order = st.lists(st.integers(0, 5), max_size=80).map(lambda p: np.array(p, dtype=np.int64))
 
@@ -161,3 +162,64 @@ def test_rows_go_where_counting_them_one_by_one_sends_them(panes, workers, thres
         turns = 0 if count < room else int((count - room) // share) + 1
         expected.append(((owner if known else (pane - new) % workers) + turns) % workers)
     assert made.assign(panes).tolist() == expected
+
+
+def test_messages_say_from_whom_and_in_which_order_they_come(tmp_path, monkeypatch):
+    """A partition of several chunks: numbers go on, figures add up, rows set aside are all there."""
+    monkeypatch.setattr("penstock.spark.query.routing.CHUNK_ROWS", 2)
+    monkeypatch.setattr("penstock.spark.query.routing.partition_id", lambda: 3)
+    times = [31, 32, 4, 5, 33, 6, 41]
+    chunks = [rows_of(times[at : at + 2], [float(at)] * len(times[at : at + 2])) for at in range(0, 7, 2)]
+    router = Router(
+        time="t",
+        attributes=("x",),
+        pane_us=10,
+        plan=RoutingPlan("PB_RR", 2, (1, 0)),
+        punctuation=10,
+        seen=30,
+        prefix="p",
+        late_folder=str(tmp_path),
+    )
+    *rows, tally = list(router(iter(chunks)))
+    about = [tuple(m[name][0].as_py() for name in ("worker", "kind", "source", "number")) for m in rows]
+    assert about == [(1, "rows", 3, 0), (1, "rows", 3, 1), (0, "rows", 3, 2)]
+    sent = [unpack(m["payload"][0].as_buffer()) for m in rows]
+    assert [(table.num_rows, panes, offsets) for table, panes, offsets in sent] == [
+        (2, [3], [0, 2]),
+        (1, [3], [0, 1]),
+        (1, [4], [0, 1]),
+    ]
+    assert tuple(tally[name][0].as_py() for name in ("worker", "kind", "source", "number")) == (
+        1,
+        "tally",
+        3,
+        3,
+    )
+    told = TallyReport.from_json(tally["payload"][0].as_py().decode())
+    assert (told.rows, told.late, told.bad, told.shed) == (7, 3, 0, 0)
+    assert (told.stats.late, told.stats.t_max, told.stats.max_delay) == (3, 41, 28)
+    assert 0 <= told.seconds < 600
+    assert pq.read_table(told.late_file)["t"].cast(pa.int64()).to_pylist() == [4, 5, 6]
+    assert "p-3-" in told.late_file
+
+
+def test_times_are_read_in_their_unit():
+    batch = pa.record_batch({"t": pa.array([2, 3], pa.int64()), "x": [1.0, 2.0]})
+    (message, _) = route(batch, pane_us=1_000_000, unit="seconds", plan=plan("PB_RR", 1))
+    assert unpack(message["payload"][0].as_buffer())[1] == [2, 3]
+    (message, _) = route(batch, pane_us=1_000, unit="milliseconds", plan=plan("PB_RR", 1))
+    assert unpack(message["payload"][0].as_buffer())[1] == [2, 3]
+
+
+def test_partial_results_travel_instead_of_rows():
+    def halved(rows, panes):
+        return rows.slice(0, 1), panes[:1] + 4
+
+    (message, _) = route(rows_of([4, 5], [1.0, 2.0]), lift=halved, plan=plan("PB_RR", 1))
+    rows, panes, _ = unpack(message["payload"][0].as_buffer())
+    assert (rows["x"].to_pylist(), panes) == ([1.0], [4])
+
+
+def test_a_unit_that_is_none_is_told_with_those_there_are():
+    with pytest.raises(PenstockError, match=r"unit of time.*'hours'.*milliseconds"):
+        check_unit("hours")
