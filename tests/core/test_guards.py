@@ -272,3 +272,37 @@ def test_a_backlog_below_one_row_is_none():
     assert passed(Guards(catch_up=2.0), 2, backlog=0.5, rate=0.01)[0] == 2
     assert passed(Guards(catch_up=2.0), 2, backlog=1.0, rate=0.01)[0] == -1
     assert passed(Guards(catch_up=2.0), 2, backlog=200.0)[0] == 2  # just what may wait
+
+
+def test_a_region_and_its_pipelines_stand_or_fall_together():
+    """The second change is of the region's pipeline: it is not made where the region's own is refused."""
+    stage = StageObservation("a-0", Capacity.steady(4), region="a", cpu_share=Capacity.steady(1.0))
+    other = StageObservation("b-0", Capacity.steady(4), region="b", cpu_share=Capacity.steady(1.0))
+    region = RegionObservation("a", Capacity.steady(4))
+    seen = Observation(10.0, 1.0, (stage, other), regions=(region,))
+    state = register(Guards(), GuardState(), seen, (Change(Knob.WORKERS, "a", 3),))
+    wish = (
+        Change(Knob.WORKERS, "a", 6),
+        Change(Knob.CPU_SHARE, "a-0", 0.5),
+        Change(Knob.CPU_SHARE, "b-0", 0.5),
+        Change(Knob.SHEDDING, "a", 0.1),
+    )
+    verdict = check(Guards(cooldown=100.0), state, seen, Decision(wish, "wanted"))[1]
+    assert set(verdict.decision.changes) == {wish[2], wish[3]}
+    assert len(verdict.notes) == 2  # why the first was refused, and that the second went with it
+
+
+def test_all_that_was_said_of_one_place_is_told():
+    seen = keyed(planned=4)
+    wish = Decision((Change(Knob.WORKERS, "op", 20), Change(Knob.CPU_SHARE, "op", 9.0)), "wanted")
+    guards = Guards(bounds=(Bound(Knob.WORKERS, 1, 10), Bound(Knob.CPU_SHARE, 0, 2)), max_ratio=0.5)
+    notes = " / ".join(check(guards, GuardState(), seen, wish)[1].notes)
+    assert "the bounds" in notes
+    assert "the largest step" in notes
+
+
+@pytest.mark.parametrize("change", [Change(Knob.SHEDDING, "op", 0.9), Change(Knob.ROUTING, "op", (1, 1, 0))])
+def test_the_largest_step_is_of_resources(change):
+    kept = check(Guards(max_ratio=0.01), GuardState(), keyed(planned=4), Decision((change,), ""))[1]
+    assert kept.decision.changes == (change,)
+    assert kept.notes == ()

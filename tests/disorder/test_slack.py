@@ -244,7 +244,9 @@ def test_the_text_of_a_slack_is_its_identity():
 
 def test_a_law_or_drop_target_that_is_none_is_refused():
     assert AdaptiveSlack(law="linear").law == "linear"
-    with pytest.raises(PenstockError, match=r"law of the adaptive slack.*'cubic'; choose one of linear, quantile\.$"):
+    with pytest.raises(
+        PenstockError, match=r"law of the adaptive slack.*'cubic'; choose one of linear, quantile\.$"
+    ):
         AdaptiveSlack(law="cubic")
     for drop in (0.0, 1.0):
         with pytest.raises(PenstockError, match=f"^The drop target is {drop}; "):
