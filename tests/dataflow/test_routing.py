@@ -23,6 +23,7 @@ def test_replicas_stay_within_one_group_and_every_group_has_one(groups, first, s
         table = rescale(table, replicas)
         counts = np.bincount(table, minlength=replicas)
         assert len(table) == groups
+        assert len(counts) == replicas  # none has a replica that is gone
         assert counts.max() - counts.min() <= 1
 
 
@@ -98,3 +99,9 @@ def test_a_routing_that_names_no_replica_or_too_few_groups_is_refused():
     for wrong in ((0, 2, 1, 0), (0, -1, 1, 0)):
         with pytest.raises(PenstockError, match=r"region 'count' names a replica outside 0\.\.1\."):
             check_routing(wrong, 4, 2, "count")
+
+
+def test_the_group_that_evens_two_replicas_best_is_moved_and_weightless_ones_are_not():
+    assert rebalance((0, 0, 0, 1), (6.0, 3.0, 1.0, 2.0), 2, tolerance=0.2) == (0, 1, 0, 1)
+    assert rebalance((0, 0, 0, 1), (5.0, 2.5, 2.5, 2.0), 2, tolerance=0.2) == (1, 0, 0, 1)
+    assert rebalance((0, 0, 1, 1), (4.0, 0.0, 1.0, 1.0), 2) == (0, 0, 1, 1)

@@ -223,3 +223,21 @@ def test_partial_results_travel_instead_of_rows():
 def test_a_unit_that_is_none_is_told_with_those_there_are():
     with pytest.raises(PenstockError, match=r"unit of time.*'hours'.*milliseconds"):
         check_unit("hours")
+
+
+def test_shedding_goes_on_from_chunk_to_chunk(monkeypatch):
+    """Of a partition in chunks of one row the same rows are dropped as of one in a single chunk."""
+
+    def kept():
+        *rows, tally = route(rows_of(range(8), map(float, range(8))), plan=plan("PB_RR", 1), shed=0.25)
+        values = [unpack(m["payload"][0].as_buffer())[0]["x"].to_pylist() for m in rows]
+        return [x for some in values for x in some], TallyReport.from_json(
+            tally["payload"][0].as_py().decode()
+        ).shed
+
+    whole = kept()
+    monkeypatch.setattr(
+        "penstock.spark.query.routing.gathered",
+        lambda batches, _: (b.slice(r, 1) for b in batches for r in range(8)),
+    )
+    assert kept() == whole == ([1.0, 2.0, 3.0, 5.0, 6.0, 7.0], 2)

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -328,3 +329,68 @@ def test_a_run_that_reads_its_source_itself_falls_back_to_the_offset_of_the_vers
     assert (None if latest is None else latest.offset) == (None if batches == 1 else {"row": 2})
     assert f"batch {batches - 1} is run again" in again.mended
     assert len(list((tmp_path / "out").glob("*.parquet"))) == batches - 1
+
+
+def test_a_batch_that_is_committed_again_says_so_and_is_published_again(tmp_path):
+    """What the last batch left is settled when a run ends: a second commit of the same batch, with more in it."""
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    committed(checkpoint, folder, 1)
+    assert [checkpoint.read(batch).round for batch in (0, 1)] == [0, 0]
+    committed(checkpoint, folder, 1)
+    committed(checkpoint, folder, 1)
+    assert checkpoint.read(1).round == 2
+    checkpoint.close()
+    again, folder = with_output(tmp_path)
+    committed(again, folder, 1)
+    assert again.read(1).round == 3
+    committed(again, folder, 2)
+    assert again.read(2).round == 0
+    again.close()
+
+
+def test_half_written_manifests_are_removed_at_the_next_start(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    checkpoint.close()
+    left = tmp_path / "ck" / "penstock" / "commits" / "000000000001.json.tmp"
+    left.write_text("{")
+    again, _ = with_output(tmp_path)
+    assert not left.exists()
+    again.close()
+
+
+def test_another_version_may_take_the_place_of_a_kept_one(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    committed(checkpoint, folder, 1)
+    checkpoint.rewrite(replace(checkpoint.read(1), state={"moved": True}))
+    assert [checkpoint.read(batch).state for batch in (0, 1)] == [{"batch": 0}, {"moved": True}]
+    checkpoint.close()
+
+
+def test_a_run_that_has_ended_is_asked_to_let_go_of_its_checkpoint(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "ck", IDENTITY)
+    checkpoint.held_by(checkpoint.close)
+    Checkpoint(tmp_path / "ck", IDENTITY).close()  # closes the first one
+    held = Checkpoint(tmp_path / "ck", IDENTITY)
+    held.held_by(lambda: None)  # this one still runs
+    with pytest.raises(PenstockError):
+        Checkpoint(tmp_path / "ck", IDENTITY)
+    held.close()
+    Checkpoint(tmp_path / "ck", IDENTITY).close()
+
+
+def test_where_nothing_is_whole_the_sentence_says_what_and_what_to_do(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    for batch in range(3):
+        committed(checkpoint, folder, batch)
+    checkpoint.close()
+    for manifest in (tmp_path / "ck" / "penstock" / "commits").glob("*.json"):
+        manifest.write_text("{")
+    with pytest.raises(
+        PenstockError,
+        match=r"cannot be used: .*000000000002\.json.*, and there is no whole version before it; restore it, or start "
+        r"with a new checkpoint folder\.$",
+    ):
+        with_output(tmp_path)

@@ -213,3 +213,19 @@ def test_files_with_and_without_a_column_go_together(tmp_path):
     made = Gathering(60.0).settle(Gathered((), waiting, 0.0), (), 1, 100.0, {"output": folder})
     table = pq.read_table(folder.place / made.outputs[0].staged)
     assert table.to_pydict() == {"row": [1, 2], "extra": [None, "x"]}
+
+
+def test_rows_that_wait_go_on_waiting_from_when_they_began_after_a_restart(tmp_path, monkeypatch):
+    checkpoint, folders, _ = opened(tmp_path, 50.0, monkeypatch)
+    commit(checkpoint, folders, 0)
+    since = checkpoint.read(0).since
+    checkpoint.close()
+    checkpoint, folders, batch = opened(tmp_path, 50.0, monkeypatch, start=30.0)
+    commit(checkpoint, folders, batch)
+    assert checkpoint.read(1).since == since
+    assert rows(tmp_path / "out") == []
+    checkpoint.close()
+    checkpoint, folders, batch = opened(tmp_path, 50.0, monkeypatch, start=60.0)
+    commit(checkpoint, folders, batch)
+    assert rows(tmp_path / "out") == expected(3)
+    checkpoint.close()
