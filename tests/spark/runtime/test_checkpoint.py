@@ -394,3 +394,65 @@ def test_where_nothing_is_whole_the_sentence_says_what_and_what_to_do(tmp_path):
         r"with a new checkpoint folder\.$",
     ):
         with_output(tmp_path)
+
+
+def test_a_first_version_that_is_missing_or_damaged_is_made_again(tmp_path):
+    """Nothing is before it: the run begins anew, and Spark's log with it."""
+    for name, spoil in (("gone", Path.unlink), ("torn", lambda path: path.write_text("{"))):
+        base = tmp_path / name
+        base.mkdir()
+        checkpoint, folder = with_output(base)
+        committed(checkpoint, folder, 0)
+        checkpoint.close()
+        manifest = checkpoint._manifest(0)
+        spoil(manifest)
+        again, _ = with_output(base)
+        assert again.latest() is None
+        assert manifest.name in again.mended
+        assert "batch 0 is run again" in again.mended
+        assert not list((again.spark_folder / "commits").iterdir())
+        assert not list((base / "out").glob("*.parquet"))
+        again.close()
+
+
+def test_where_spark_has_forgotten_the_offsets_the_batch_is_named(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    for batch in range(3):
+        committed(checkpoint, folder, batch)
+    checkpoint.close()
+    checkpoint._manifest(2).unlink()
+    (checkpoint.spark_folder / "offsets" / "2").unlink()
+    with pytest.raises(
+        PenstockError,
+        match=r"000000000002\.json' is missing, and Spark's log no longer has the offsets of batch 2; restore it, or "
+        r"start with a new checkpoint folder\.$",
+    ):
+        with_output(tmp_path)
+
+
+def test_output_of_a_folder_that_is_not_given_any_more_is_found_where_it_was(tmp_path):
+    checkpoint, folder = with_output(tmp_path)
+    committed(checkpoint, folder, 0)
+    final, staged = tmp_path / "out" / "part-000000000-0000.parquet", Path(folder.staging) / "0.parquet"
+    final.rename(staged)
+    checkpoint._published(0).unlink()
+    checkpoint.close()
+    again = Checkpoint(tmp_path / "ck", IDENTITY)
+    again.recover({})
+    assert final.exists()
+    again.close()
+
+
+def test_what_failed_attempts_left_is_swept_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.spark.runtime.checkpoint.SWEEP_EVERY", 4)
+    checkpoint, folder = with_output(tmp_path)
+    left = checkpoint.state_folder / f"{1:012d}-failed.arrow"
+    ahead = checkpoint.state_folder / f"{5:012d}-inwork.arrow"
+    for batch in range(5):
+        committed(checkpoint, folder, batch)
+        if batch == 1:
+            left.write_text("x")
+            ahead.write_text("x")
+        assert left.exists() == (1 <= batch < 4)
+    assert ahead.exists()
+    checkpoint.close()
