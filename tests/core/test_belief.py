@@ -215,8 +215,8 @@ def test_many_rows_that_are_half_of_those_since_confirm_a_jump(rows, since, enou
     assert confirmed(rows, since) == enough
 
 
-def test_rows_of_confirmed_clusters_above_speak_for_those_below():
-    """Three places, each an hour after the other: what came at the later ones says that the source has left the first."""
+def test_all_up_to_the_last_confirmed_cluster_is_believed():
+    """Three places, one after the other: only the last has rows enough, and speaks for those below it."""
     first, second = Sighting(1_000, 1_001, 4, since=22), Sighting(2_000, 2_001, 9, since=18)
     third = Sighting(3_000, 3_001, 10, since=10)
     few = Limits(ahead=100)
@@ -226,7 +226,7 @@ def test_rows_of_confirmed_clusters_above_speak_for_those_below():
 
     assert up_to(first) == up_to(second) == up_to(first, second) == 40
     assert up_to(third) == up_to(second, third) == up_to(first, second, third) == 3_001
-    # The lower ones count as confirmed too: nothing of them is left in doubt.
+    # Nothing of the lower ones is left in doubt.
     assert judge([(first, second, third)], 100, Belief(), 40, 0, few).doubted == ()
     assert up_to(first, Sighting(2_000, 2_001, 9, since=9)) == 40
 

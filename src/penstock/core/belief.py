@@ -5,8 +5,10 @@ newest time that was believed; a stream that goes with the clock of the wall may
 live source is no jump. Rows further ahead are *sightings*. Times with no gap longer than ``ahead`` between them make a
 cluster, and a cluster is confirmed by many rows:
 
-    rows(c) + rows of confirmed clusters above  >=  MANY                               and
-    rows(c) + rows of confirmed clusters above  >=  1/2 of all rows from the first of c on
+    rows(c)  >=  MANY                               and
+    rows(c)  >=  1/2 of all rows from the first of c on
+
+All up to the last confirmed cluster is believed.
 
 A source that has moved on passes: nearly all rows after the first one are there too. A device with a wrong clock does
 not: its rows stand among those of the others. What is confirmed is believed in the very batch that confirms it. Few
@@ -124,11 +126,8 @@ def judge(
         if base is None:
             return Judgement(None, _still_doubted(clusters))
         latest = base.high
-    above, highest = 0, latest
-    for cluster in reversed([c for c in clusters if c.high > latest]):
-        if confirmed(cluster.rows + above, cluster.since):
-            above += cluster.rows
-            highest = max(highest, cluster.high)
+    above = [c.high for c in clusters if c.high > latest and confirmed(c.rows, c.since)]
+    highest = max(above, default=latest)
     return Judgement(highest, _still_doubted([c for c in clusters if c.low > highest]))
 
 

@@ -241,3 +241,18 @@ def test_shedding_goes_on_from_chunk_to_chunk(monkeypatch):
         lambda batches, _: (b.slice(r, 1) for b in batches for r in range(8)),
     )
     assert kept() == whole == ([1.0, 2.0, 3.0, 5.0, 6.0, 7.0], 2)
+
+
+def test_each_worker_gets_its_own_rows_alone():
+    messages = route(rows_of([1, 11, 21, 2, 12, 31], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), plan=plan("PB_RR", 3))
+    sent = {m["worker"][0].as_py(): unpack(m["payload"][0].as_buffer()) for m in messages[:-1]}
+    assert {worker: rows["x"].to_pylist() for worker, (rows, _, _) in sent.items()} == {
+        0: [0.0, 3.0, 5.0],
+        1: [1.0, 4.0],
+        2: [2.0],
+    }
+    assert {worker: (panes, offsets) for worker, (_, panes, offsets) in sent.items()} == {
+        0: ([0, 3], [0, 2, 3]),
+        1: ([1], [0, 2]),
+        2: ([2], [0, 1]),
+    }

@@ -100,3 +100,13 @@ def test_a_time_column_that_is_not_there_or_no_time_is_told_with_what_could_be()
         r"or 'nanoseconds' since 1970\)\.$",
     ):
         check_time_column(schema, "when")
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
+def test_whole_numbers_are_used_as_far_as_a_float_tells_them_apart(kind):
+    low = 0 if kind == pa.uint64() else -(2**53)
+    good, bad = [low, 5, 2**53], [2**53 + 1] if low == 0 else [2**53 + 1, low - 1]
+    batch = pa.record_batch({"t": [1] * (3 + len(bad)), "x": pa.array([*good, *bad], kind)})
+    checked = check_rows(batch, "t", ["x"])
+    assert checked.rows["x"].to_pylist() == good
+    assert checked.reasons == ("x is an integer beyond 2^53",) * len(bad)
