@@ -24,10 +24,15 @@ from penstock_lab.results import ResultsPage, Table, announce
 RATE, KEYS = 50_000, 50_000
 #: A last quarter may be so much above the one before it: files are compacted and memory is collected now and then.
 FLAT = 1.15
+#: The process of the JVM keeps what its collector once took, up to the heap's limit: what is in use is judged instead.
+UNJUDGED = ("jvm",)
+#: At every so manieth look the JVM is asked to collect what is not in use.
+COLLECT = 12
 
 MEASURES = {
     "driver": "memory of the driver (MB)",
     "jvm": "memory of the JVM (MB)",
+    "heap": "objects of the JVM after a collection (MB)",
     "workers": "memory of the Python workers (MB)",
     "query state": "checkpoint of the query (files)",
     "flow state": "checkpoint of the flow (files)",
@@ -61,7 +66,7 @@ def run(quick: bool, folder: Path, minutes: float = 30.0) -> ResultsPage:
         values = np.array([s[name] for s in samples])
         medians = [float(np.nanmedian(values[q])) for q in quarters]
         rows.append((words, *medians))
-        if not quick:  # a few seconds are all warming up
+        if not quick and name not in UNJUDGED:  # a few seconds are all warming up
             flat = medians[3] <= FLAT * max(medians[1], medians[2], 1e-9)
             measured = ", ".join(f"{m:.3g}" for m in medians[1:])
             page.claim(f"{words}: flat", f"last quarter within {FLAT:g} times the two before", measured, flat)
@@ -108,7 +113,9 @@ def _soak(base: Path, seconds: float) -> tuple[list[dict[str, float]], str]:
                 if not one.is_active:
                     one.await_termination()
                     raise RuntimeError("a run has ended")
-            samples.append({"time": time.monotonic() - began, **_look(base), "batch": _seconds(asked)})
+            collect = len(samples) % (COLLECT if seconds > 600 else 1) == 0
+            held = {"heap": _heap(spark) if collect else np.nan, "batch": _seconds(asked)}
+            samples.append({"time": time.monotonic() - began, **_look(base), **held})
             if len(samples) % 12 == 0:
                 announce(
                     f"{samples[-1]['time']:.0f} s: "
@@ -131,6 +138,13 @@ def _seconds(run: Any) -> float:
     return float(run.progress.get("seconds", np.nan))
 
 
+def _heap(spark: Any) -> float:
+    """What is still in use when the JVM has collected what is not; the process itself keeps what it once had."""
+    spark._jvm.java.lang.System.gc()
+    memory = spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
+    return float(memory.getHeapMemoryUsage().getUsed()) / 1e6
+
+
 def _look(base: Path) -> dict[str, float]:
     def files(*patterns: str) -> list[int]:
         sizes = []
@@ -141,9 +155,9 @@ def _look(base: Path) -> dict[str, float]:
                         sizes.append(path.stat().st_size)
         return sizes
 
-    memory = {"driver": _rss(os.getpid()), "jvm": 0.0, "workers": 0.0}
+    memory = {"driver": _memory(os.getpid()), "jvm": 0.0, "workers": 0.0}
     for pid, command in _below(os.getpid()):
-        memory["jvm" if b"java" in command[:200] else "workers"] += _rss(pid)
+        memory["jvm" if b"java" in command[:200] else "workers"] += _memory(pid)
     return {
         **memory,
         "query state": len(files("q/**/*")),
@@ -156,10 +170,11 @@ def _look(base: Path) -> dict[str, float]:
     }
 
 
-def _rss(pid: int) -> float:
+def _memory(pid: int) -> float:
+    """Megabytes of a process; pages that several share count in part for each."""
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
                 return int(line.split()[1]) / 1000
     return 0.0
 
@@ -177,9 +192,10 @@ def _below(root: int) -> list[tuple[int, bytes]]:
 
 def _plot(samples: Sequence[dict[str, float]], path: Path) -> Path:
     minutes = [s["time"] / 60 for s in samples]
-    with picture(path, 3, 3, size=(11, 7), sharex=True) as axes:
+    with picture(path, 2, 5, size=(16, 5), sharex=True) as axes:
         for axis, (name, words) in zip(axes.flat, MEASURES.items(), strict=True):
-            axis.plot(minutes, [s[name] for s in samples], linewidth=1)
+            seen = [(m, s[name]) for m, s in zip(minutes, samples, strict=True) if not np.isnan(s[name])]
+            axis.plot(*zip(*seen, strict=True), linewidth=1)
             axis.set(title=words, ylim=(0, None))
         for axis in axes[-1]:
             axis.set_xlabel("minutes")
