@@ -36,3 +36,16 @@ def stable_order(numbers: Ints, count: int) -> Ints:
     keys = numbers.astype(np.uint16) if count <= _COUNTED else numbers
     order: Ints = np.argsort(keys, kind="stable")
     return order
+
+
+def places_of(values: Ints) -> list[tuple[int, Ints]]:
+    """Each distinct value, ascending, with the rows that have it.
+
+    >>> [(value, rows.tolist()) for value, rows in places_of(np.array([70, 20, 70]))]
+    [(20, [1]), (70, [0, 2])]
+    """
+    if not len(values):
+        return []
+    distinct, number = numbered(values)
+    ends = np.cumsum(np.bincount(number))
+    return list(zip(distinct.tolist(), np.split(stable_order(number, len(distinct)), ends[:-1]), strict=True))

@@ -156,6 +156,15 @@ def committed(checkpoint, folder, batch):
     return name
 
 
+def ended(tmp_path, batches):
+    """The checkpoint of a run that committed so many batches and has ended."""
+    checkpoint, folder = with_output(tmp_path)
+    for batch in range(batches):
+        committed(checkpoint, folder, batch)
+    checkpoint.close()
+    return checkpoint
+
+
 def test_an_output_folder_has_one_owner(tmp_path):
     checkpoint, folder = with_output(tmp_path)
     committed(checkpoint, folder, 0)
@@ -236,10 +245,7 @@ def test_a_damaged_newest_version_falls_back_to_the_one_before_and_spark_goes_ba
 
 
 def test_without_a_whole_version_one_sentence_names_the_file(tmp_path):
-    checkpoint, folder = with_output(tmp_path)
-    for batch in range(3):
-        committed(checkpoint, folder, batch)
-    checkpoint.close()
+    checkpoint = ended(tmp_path, 3)
     for path in checkpoint.state_folder.iterdir():
         flip_a_byte(path)
     with pytest.raises(
@@ -250,9 +256,7 @@ def test_without_a_whole_version_one_sentence_names_the_file(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", '["x"]', None])
 def test_a_torn_or_missing_identity_is_one_sentence_that_names_it(tmp_path, content):
-    checkpoint, folder = with_output(tmp_path)
-    committed(checkpoint, folder, 0)
-    checkpoint.close()
+    ended(tmp_path, 1)
     identity = tmp_path / "ck" / "penstock" / "identity.json"
     identity.unlink() if content is None else identity.write_text(content)
     with pytest.raises(PenstockError, match=r"identity\.json"):
@@ -350,9 +354,7 @@ def test_a_batch_that_is_committed_again_says_so_and_is_published_again(tmp_path
 
 
 def test_half_written_manifests_are_removed_at_the_next_start(tmp_path):
-    checkpoint, folder = with_output(tmp_path)
-    committed(checkpoint, folder, 0)
-    checkpoint.close()
+    ended(tmp_path, 1)
     left = tmp_path / "ck" / "penstock" / "commits" / "000000000001.json.tmp"
     left.write_text("{")
     again, _ = with_output(tmp_path)
@@ -382,10 +384,7 @@ def test_a_run_that_has_ended_is_asked_to_let_go_of_its_checkpoint(tmp_path):
 
 
 def test_where_nothing_is_whole_the_sentence_says_what_and_what_to_do(tmp_path):
-    checkpoint, folder = with_output(tmp_path)
-    for batch in range(3):
-        committed(checkpoint, folder, batch)
-    checkpoint.close()
+    ended(tmp_path, 3)
     for manifest in (tmp_path / "ck" / "penstock" / "commits").glob("*.json"):
         manifest.write_text("{")
     with pytest.raises(
@@ -401,9 +400,7 @@ def test_a_first_version_that_is_missing_or_damaged_is_made_again(tmp_path):
     for name, spoil in (("gone", Path.unlink), ("torn", lambda path: path.write_text("{"))):
         base = tmp_path / name
         base.mkdir()
-        checkpoint, folder = with_output(base)
-        committed(checkpoint, folder, 0)
-        checkpoint.close()
+        checkpoint = ended(base, 1)
         manifest = checkpoint._manifest(0)
         spoil(manifest)
         again, _ = with_output(base)
@@ -416,10 +413,7 @@ def test_a_first_version_that_is_missing_or_damaged_is_made_again(tmp_path):
 
 
 def test_where_spark_has_forgotten_the_offsets_the_batch_is_named(tmp_path):
-    checkpoint, folder = with_output(tmp_path)
-    for batch in range(3):
-        committed(checkpoint, folder, batch)
-    checkpoint.close()
+    checkpoint = ended(tmp_path, 3)
     checkpoint._manifest(2).unlink()
     (checkpoint.spark_folder / "offsets" / "2").unlink()
     with pytest.raises(

@@ -26,6 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.arrays import Floats, Ints
+from penstock.core.grouping import places_of
 from penstock.preference.builders import KDominant, Skyline, TopDelta
 from penstock.preference.cross import NEVER, dominated_by
 from penstock.preference.preference import Preference
@@ -133,14 +134,7 @@ class LiveStage(SlicedStage):
 
 
 def _by_pane(rows: PartRows) -> dict[int, PartRows]:
-    order = np.argsort(rows.panes, kind="stable")
-    panes, starts = np.unique(rows.panes[order], return_index=True)
-    pieces = np.split(order, starts[1:])
-    return (
-        {pane: rows.take(some) for pane, some in zip(panes.tolist(), pieces, strict=True)}
-        if len(panes)
-        else {}
-    )
+    return {pane: rows.take(some) for pane, some in places_of(rows.panes)}
 
 
 def _point_codes(points: Floats) -> NDArray[np.uint64]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.core.arrays import Ints
+from penstock.core.grouping import places_of
 from penstock.preference.builders import Skyline
 from penstock.preference.points import Codes, Points, points_of
 from penstock.preference.preference import Preference
@@ -109,16 +110,8 @@ class Parts:
         """The rows with these ids, in this order."""
         if not len(ids):
             return self.joined([])
-        parts, places = ids >> 32, ids & 0xFFFFFFFF
-        order = np.argsort(parts, kind="stable")
-        distinct, starts = np.unique(parts[order], return_index=True)
-        pieces = [
-            self.rows(self.by_id[int(part)]).take(places[chosen])
-            for part, chosen in zip(distinct, np.split(order, starts[1:]), strict=True)
-        ]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return self.joined(pieces).take(back)
+        by_part, back = _by_part(ids)
+        return self.joined([self.rows(self.by_id[part]).take(places) for part, places in by_part]).take(back)
 
     def joined(self, pieces: Sequence[PartRows]) -> PartRows:
         """Several sets one after another."""
@@ -128,17 +121,18 @@ class Parts:
         """All columns of the rows with these ids, in this order; an id may come several times."""
         if not len(ids):
             return schema.empty_table()
-        parts, places = ids >> 32, ids & 0xFFFFFFFF
-        order = np.argsort(parts, kind="stable")
-        distinct, starts = np.unique(parts[order], return_index=True)
+        by_part, back = _by_part(ids)
         # Gather from each part alone: joining whole parts first would copy what is not wanted.
-        pieces = [
-            self.table(self.by_id[int(part)]).take(pa.array(places[chosen]))
-            for part, chosen in zip(distinct, np.split(order, starts[1:]), strict=True)
-        ]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
+        pieces = [self.table(self.by_id[part]).take(pa.array(places)) for part, places in by_part]
         return pa.concat_tables(pieces).combine_chunks().take(pa.array(back))
+
+
+def _by_part(ids: Ids) -> tuple[list[tuple[int, Ints]], Ints]:
+    """Each part with the places of its rows, and where among all of these each id's row is."""
+    rows_of = places_of(ids >> 32)
+    back = np.empty(len(ids), dtype=np.int64)
+    back[np.concatenate([rows for _, rows in rows_of])] = np.arange(len(ids))
+    return [(part, ids[rows] & 0xFFFFFFFF) for part, rows in rows_of], back
 
 
 @dataclass(frozen=True)

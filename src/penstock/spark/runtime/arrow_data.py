@@ -45,22 +45,29 @@ def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Record
         yield pa.concat_batches(held)
 
 
+def write_stream(sink: Any, parts: Sequence[pa.RecordBatch | pa.Table]) -> None:
+    """Rows of one schema as an Arrow stream."""
+    with pa.ipc.new_stream(sink, parts[0].schema) as writer:
+        for part in parts:
+            writer.write(part)
+
+
+def stream_size(parts: Sequence[pa.RecordBatch | pa.Table]) -> int:
+    """The bytes of that stream, counted without writing it."""
+    counted = pa.MockOutputStream()
+    write_stream(counted, parts)
+    return int(counted.size())
+
+
 def to_buffer(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
-    """Rows as one Arrow stream, copied once: its size is counted first.
+    """Rows as one Arrow stream, copied once.
 
     >>> from_buffer(to_buffer(pa.table({"x": [1, 2]}))).to_pydict()
     {'x': [1, 2]}
     """
-    counted = pa.MockOutputStream()
-    _write_stream(counted, rows)
-    buffer = pa.allocate_buffer(counted.size())
-    _write_stream(pa.FixedSizeBufferWriter(buffer), rows)
+    buffer = pa.allocate_buffer(stream_size([rows]))
+    write_stream(pa.FixedSizeBufferWriter(buffer), [rows])
     return buffer
-
-
-def _write_stream(sink: Any, rows: pa.RecordBatch | pa.Table) -> None:
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write(rows)
 
 
 def binary_column(values: Sequence[bytes | pa.Buffer]) -> pa.Array:

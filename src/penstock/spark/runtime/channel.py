@@ -30,6 +30,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from penstock.core.errors import PenstockError
+from penstock.spark.runtime.arrow_data import from_buffer, stream_size, write_stream
 
 CONTROL, ROWS, END = 1, 2, 3
 
@@ -103,16 +104,14 @@ class Channel:
 
     def send_rows(self, job: int, stage: int, task: int, batches: Sequence[pa.RecordBatch]) -> int:
         """Send Arrow batches of one schema to a task; the number of bytes."""
-        counted = pa.MockOutputStream()
-        _write(counted, batches)
-        size = int(counted.size())
+        size = stream_size(batches)
         if size < _SMALL:
             sink = pa.BufferOutputStream()
-            _write(sink, batches)
+            write_stream(sink, batches)
             self._frame(ROWS, job, stage, task, memoryview(sink.getvalue()))
         else:  # straight from the columns: a copy in fresh memory costs more than all else
             self._send(_HEADER.pack(ROWS, job, stage, task, size))
-            _write(pa.PythonFile(_Sending(self._send), mode="w"), batches)
+            write_stream(pa.PythonFile(_Sending(self._send), mode="w"), batches)
         return size
 
     def send_end(self, job: int, stage: int, sender: int) -> None:
@@ -133,7 +132,7 @@ class Channel:
         if kind == ROWS:
             body = pa.allocate_buffer(length)  # of Arrow's memory, which is used again
             self._fill(memoryview(body))
-            return Frame(kind, job, stage, number, pa.ipc.open_stream(body).read_all().to_batches())
+            return Frame(kind, job, stage, number, from_buffer(body).to_batches())
         self._exactly(length)
         return Frame(kind, job, stage, number)
 
@@ -185,13 +184,6 @@ class _Sending(io.RawIOBase):
     def write(self, data: Any) -> int:
         self._send(data)
         return len(data)
-
-
-def _write(sink: Any, batches: Sequence[pa.RecordBatch]) -> None:
-    """Batches of one schema as an Arrow stream."""
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
 
 
 def _notice_silence(connection: socket.socket) -> None:

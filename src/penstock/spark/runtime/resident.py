@@ -15,10 +15,10 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError
+from penstock.core.grouping import places_of
 from penstock.spark.runtime.channel import (
     CONTROL,
     END,
@@ -277,9 +277,7 @@ def by_task(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     if batch.num_rows == 1:
         yield column[0].as_py(), batch
         return
-    tasks = column.to_numpy()
-    for task in np.unique(tasks).tolist():
-        rows = np.flatnonzero(tasks == task)
+    for task, rows in places_of(column.to_numpy()):
         whole = len(rows) == batch.num_rows
         yield task, batch if whole else batch.take(pa.array(rows))
 
