@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +10,16 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.calls import DeadRows
 from penstock.dataflow.invoke import Executor
-from penstock.dataflow.keys import group_of, hash_keys, missing_keys
+from penstock.dataflow.keys import group_of
 from penstock.dataflow.layout import Pipeline
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.rows import Chunk, event_times, joined
 from penstock.dataflow.slices import EVERY, Slicing
-from penstock.dataflow.wiring import Send, Wiring
+from penstock.dataflow.wiring import Wiring
 from penstock.spark.actuators.cpu_share import join
 from penstock.spark.flow.cpu import FREE
 from penstock.spark.flow.lifecycle import ready
+from penstock.spark.flow.messenger import Messenger
 from penstock.spark.flow.state_store import OperatorState, TaskStore
 from penstock.spark.flow.task_output import (
     FlowOutputs,
@@ -28,7 +28,6 @@ from penstock.spark.flow.task_output import (
     addressed,
     batch_of,
     messages_of,
-    pack,
     report_message,
     unpack,
 )
@@ -88,15 +87,11 @@ class Worker:
     ) -> None:
         if job.cpu:
             join(job.cpu.get(pipeline.name if pipeline else FREE, job.cpu[FREE]))
-        self.job, self.level, self.origin, self.replica = job, level, origin, replica
-        #: Messages for the pipelines of this task, by their number.
-        self.inside = inside or {}
-        self.messages: list[Message] = []
-        self.later: list[Message] = []
-        self.number = 0
-        #: Chunks that were dealt out to replicas without keys.
-        self.dealt = 0
-        self.counts: dict[str, NDArray[np.int64]] = {}
+        self.job, self.level, self.origin = job, level, origin
+        self.dead: list[DeadRows] = []
+        self.messenger = Messenger(
+            job.wiring.layout, job.plan, job.segment, level, origin, replica, inside or {}, self.dead
+        )
         self.writer = Writer(job.outputs, job.prefix, job.batch, origin)
         self.started, self.cpu = time.perf_counter(), time.process_time()
         owned, arrived = self._groups(pipeline, replica)
@@ -115,10 +110,11 @@ class Worker:
         self.executor = Executor(
             ready(job.run, job.wiring),
             self.store,
-            self._send,
+            self.messenger.send,
             self.writer.take,
             job.now,
             self._slicing(pipeline),
+            dead=self.dead,
         )
 
     def _slicing(self, pipeline: Pipeline | None) -> Slicing | None:
@@ -135,77 +131,13 @@ class Worker:
         before = np.asarray(self.job.before.get(pipeline.region, tuple(routing.tolist())))
         return tuple(owned.tolist()), frozenset(owned[before[owned] != replica].tolist())
 
-    def _send(self, target: Send, chunk: Chunk) -> None:
-        pipeline = self.job.wiring.layout.pipelines[target.pipeline]
-        if not pipeline.keys:
-            self._deal(pipeline, target.port, chunk)
-            return
-        chunk = self._with_keys(target, pipeline, chunk)
-        if target.pipeline in self.inside:
-            self._keep(target, pipeline, chunk)
-            return
-        groups = group_of(chunk.hashes, self.job.plan.groups)  # type: ignore[arg-type]  # set just above
-        self._count(pipeline, groups)
-        if pipeline.replicas == 1:
-            self._post(pipeline, 0, target.port, chunk)
-            return
-        replicas = np.asarray(self.job.plan.regions[pipeline.region].routing, dtype=np.int16)[groups]
-        order = np.argsort(replicas, kind="stable")
-        moved = chunk.take(order)
-        edges = np.searchsorted(replicas[order], np.arange(pipeline.replicas + 1))
-        for replica in range(pipeline.replicas):
-            begin, end = int(edges[replica]), int(edges[replica + 1])
-            self._post(pipeline, replica, target.port, moved.part(begin, end))
-
-    def _deal(self, pipeline: Pipeline, port: str, chunk: Chunk) -> None:
-        """Rows for a region without keys: as many to each replica; what cannot be divided goes to each in turn."""
-        edges = np.linspace(0, chunk.rows, pipeline.replicas + 1).astype(int).tolist()
-        for at, (begin, end) in enumerate(pairwise(edges)):
-            replica = (at + self.origin + self.dealt) % pipeline.replicas
-            self._post(pipeline, replica, port, chunk.part(begin, end))
-        self.dealt += 1
-
-    def _keep(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> None:
-        """Rows for a pipeline colocated with this task stay here: they have kept their keys (see ``kept_keys.py``)."""
-        self._count(pipeline, group_of(chunk.hashes, self.job.plan.groups))  # type: ignore[arg-type]  # has keys
-        if chunk.rows:
-            message = Message(pipeline.number, self.replica, target.port, self.origin, self.number, chunk)
-            self.inside[pipeline.number].append(message)
-            self.number += 1
-
-    def _count(self, pipeline: Pipeline, groups: NDArray[np.int64]) -> None:
-        seen = np.bincount(groups, minlength=self.job.plan.groups)
-        self.counts[pipeline.region] = self.counts.get(pipeline.region, 0) + seen
-
-    def _with_keys(self, target: Send, pipeline: Pipeline, chunk: Chunk) -> Chunk:
-        bad = missing_keys(chunk.table, pipeline.keys)
-        if bad is not None:
-            reason = f"no value in one of {', '.join(pipeline.keys)}"
-            self.executor.dead.append(DeadRows(target.operator, chunk.table.filter(pa.array(bad)), reason))
-            chunk = chunk.take(np.flatnonzero(~bad))
-        return Chunk(chunk.table, chunk.positions, hash_keys(chunk.table, pipeline.keys))
-
-    def _post(self, pipeline: Pipeline, replica: int, port: str, chunk: Chunk) -> None:
-        if not chunk.rows:
-            return
-        message = Message(pipeline.number, replica, port, self.origin, self.number, pack(chunk))
-        self.number += 1
-        self.forward(message)
-
-    def forward(self, message: Message) -> None:
-        """Put a message on its way: to the next stage, or into a file for a later segment."""
-        pipeline = self.job.wiring.layout.pipelines[message.pipeline]
-        if pipeline.segment != self.job.segment:
-            self.later.append(message)
-            return
-        self.messages.append(addressed(self.job.wiring.layout, self.job.segment, self.level + 1, message))
-
     def finish(self, given: TaskInput) -> Iterator[pa.RecordBatch]:
         """Write what is to be written and report to the driver."""
-        outputs = self.writer.close(self.executor.dead)
+        sent, layout = self.messenger, self.job.wiring.layout
+        outputs = self.writer.close(self.dead)
         inbox = None
-        if self.later:
-            batch = batch_of(self.later)
+        if sent.later:
+            batch = batch_of(sent.later)
             inbox = write_segments(
                 self.job.folder,
                 f"{self.job.prefix}-inbox-{self.origin}",
@@ -217,17 +149,15 @@ class Worker:
             segment=self.job.segment,
             outputs=outputs,
             operators=self.executor.figures,
-            groups={region: counts.tolist() for region, counts in self.counts.items()},
+            groups={region: counts.tolist() for region, counts in sent.counts.items()},
             written=tuple(self.store.written),
             inbox=inbox,
-            later=tuple(sorted({self.job.wiring.layout.pipelines[m.pipeline].segment for m in self.later})),
+            later=tuple(sorted({layout.pipelines[m.pipeline].segment for m in sent.later})),
             cpu=time.process_time() - self.cpu,
             seconds=time.perf_counter() - self.started,
         )
-        message = addressed(
-            self.job.wiring.layout, self.job.segment, self.level + 1, report_message(report, self.origin)
-        )
-        yield batch_of([*self.messages, message])
+        message = addressed(layout, self.job.segment, self.level + 1, report_message(report, self.origin))
+        yield batch_of([*sent.messages, message])
 
 
 @dataclass(frozen=True)
