@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -125,6 +126,30 @@ def test_a_sink_that_is_a_function_is_called_as_spark_calls_one(spark, tmp_path)
     for row in rows:
         last[row["word"]] = max(row["count"], last.get(row["word"], 0))
     assert last == dict(wordcount.oracle(listed))
+
+
+def test_a_stop_that_cancels_the_job_of_a_function_calls_it_again_before_it_returns(spark, tmp_path):
+    listed, tables = lines(500, 1)
+    begun, go, seen = threading.Event(), tmp_path / "go", {}
+
+    def held(batches):
+        until(go.exists, "the word to go on")
+        yield from batches
+
+    def take(frame, batch_id):
+        begun.set()
+        try:
+            seen[batch_id] = frame.mapInArrow(held, frame.schema).collect()
+        finally:
+            go.touch()
+
+    flow = penstock.Flow("wordcount")
+    wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts", take)
+    run = flow.start(spark, checkpoint=tmp_path / "ck")
+    assert begun.wait(PATIENCE)
+    run.stop()
+    assert sum(map(len, seen.values())) == len(listed) * wordcount.WORDS_A_LINE
+    assert run.await_termination(), "a stop is no failure"
 
 
 def test_a_flow_goes_on_where_it_ended_and_from_the_version_before_a_damaged_one_and_repeats_no_row(

@@ -58,6 +58,8 @@ class FlowProgram:
         self._asked: float | None = None
         self.profile: Profile | None = None
         self.plan = first
+        #: The state whose rows are being given to functions, or were when a stop came.
+        self.owed: FlowState | None = None
         self._last: BatchWork | None = None
         self._costs = RegionCosts(first.groups)
 
@@ -208,6 +210,7 @@ class FlowProgram:
 
     def hand_over(self, spark: SparkSession, state: FlowState) -> None:
         """Give the rows of a committed batch to the sinks that are functions."""
+        self.owed = state
         files: dict[tuple[int, str], list[str]] = {}
         for batch, sink, file in state.handed:
             files.setdefault((batch, sink), []).append(os.path.join(self._stepper.folder, file))
@@ -215,6 +218,7 @@ class FlowProgram:
             to = self.definition.graph.sinks[name].to
             if callable(to):
                 to(read_back(spark, some, self.definition.sink_schemas[name]), batch)
+        self.owed = None
 
     def drained(self, engine: Engine, state: FlowState, prefix: str) -> tuple[FlowState, list[Publication]]:
         """Run everything that is deferred, step by step."""

@@ -132,6 +132,8 @@ class FlowRun(MicroBatchRun[FlowProgram]):
             self._ended.wait(LONGEST_WAIT * min(1.0, 2 * fullest - 1))
 
     def _settle(self) -> BatchResult | None:
+        if self._program.owed is not None:  # a stop has cancelled its job
+            self._program.hand_over(self._spark, self._program.owed)
         outcome = super()._settle()
         if outcome is not None:
             self._program.hand_over(self._spark, FlowState.from_json(outcome.state))

@@ -40,6 +40,7 @@ class MicroBatchRun(Controlled, Batches[P]):
     #: The files of the stream, where the workers read them themselves.
     _files: ParquetFiles | None = None
     _prepared = False
+    _stopping = False
     _over = False
 
     def _serve(self, how: Start) -> None:
@@ -146,7 +147,8 @@ class MicroBatchRun(Controlled, Batches[P]):
         try:
             self._run(frame, batch_id)
         except BaseException as error:
-            self._error = error
+            if not self._stopping:  # a stop cancels the jobs of the batch at hand
+                self._error = error
             raise
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:
@@ -183,6 +185,7 @@ class MicroBatchRun(Controlled, Batches[P]):
 
     def stop(self) -> None:
         """End after the current micro-batch; what is committed stays, a later start goes on from there."""
+        self._stopping = True
         if self._loop is not None:
             self._loop.stop()
         else:
