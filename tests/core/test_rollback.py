@@ -273,6 +273,10 @@ def test_the_highest_load_of_a_probation_is_kept():
     state, _, _ = judge(RULE, on_probation(), replace(seen(101, 4), stages=loaded(150.0)))
     state, _, _ = judge(RULE, state, replace(seen(102, 4), stages=loaded(90.0)))
     assert state.probation.peak == 150.0
+    state, _, _ = judge(
+        RULE, state, replace(seen(102.5, 4), stages=loaded(300.0))
+    )  # all there, not settled yet
+    assert state.probation.peak == 300.0
 
 
 def loaded(rate):

@@ -266,3 +266,20 @@ def test_delays_fade_with_every_batch_that_has_rows():
     for given_up, wait in ((0.0, 20), (0.5, 0)):
         state = replace(second, given_up=given_up)
         assert slack._wait(state) == wait
+
+
+def test_what_was_judged_before_fades_with_the_rows_that_may_be_lost():
+    slack = AdaptiveSlack(recall=0.9)
+    state = slack.judge(slack.start(), rows=50, lost=5, given_up=0.1)
+    state = slack.judge(state, rows=100, lost=5, given_up=0.2)
+    kept = math.exp(-100 * 0.1 / EVIDENCE)
+    assert state.judged_rows == pytest.approx(50 * kept + 100)
+    assert state.judged_lost == pytest.approx(5 * kept + 5)
+    assert state.judged_given_up == pytest.approx(50 * 0.1 * kept + 100 * 0.2)
+
+
+def test_with_nothing_given_up_the_longest_delay_is_waited_for_and_with_everything_less():
+    slack = AdaptiveSlack(drop=0.5)
+    *_, state = drive(slack, [[10_000_000, 9_000_000, 8_000_000, 10_000_001]])
+    assert slack._wait(replace(state, given_up=0.0)) == state.slack > 0
+    assert slack._wait(replace(state, given_up=1.0)) < state.slack

@@ -182,8 +182,7 @@ def _verdict(
 
 
 def _moved(rule: RollbackRule, before: float, now: float) -> bool:
-    if isnan(before) or isnan(now):
-        return False
+    """Whether the load is another one; what is not known (NaN) compares as not."""
     return abs(now - before) > rule.load_change * max(before, 1e-12)
 
 

@@ -256,3 +256,15 @@ def test_each_worker_gets_its_own_rows_alone():
         1: ([1], [0, 2]),
         2: ([2], [0, 1]),
     }
+
+
+def test_the_share_of_an_input_is_its_part_of_the_room_and_at_least_a_row_while_there_is_room():
+    def moves(threshold, inputs, held=0):
+        owners = {0: (0, held)} if held else {}
+        there = plan("AS", 2, threshold, inputs=inputs, owners=owners)
+        return there.assign(np.zeros(6, dtype=np.int64)).tolist()
+
+    assert moves(3, 1) == [0, 0, 0, 1, 1, 1]
+    assert moves(4, 2) == [0, 0, 1, 1, 0, 0]
+    assert moves(3, 8) == [0, 1, 0, 1, 0, 1], "a row each, not two"
+    assert moves(3, 1, held=3) == [1, 1, 1, 0, 0, 0], "no room, no row"
