@@ -70,9 +70,10 @@ def test_a_share_beyond_one_is_refused():
         quantile((), 1.5)
 
 
-def test_late_rows_of_two_partitions_add_up():
-    merged = BatchStats(rows=3, late=2, t_max=5).merge(BatchStats(rows=4, late=1, t_max=9))
-    assert (merged.rows, merged.late, merged.t_max) == (7, 3, 9)
+def test_rows_late_rows_and_delays_of_two_partitions_add_up():
+    some, others = ((0, 2), (7, 1)), ((0, 1), (9, 3))
+    merged = BatchStats(3, 2, 5, 7, some).merge(BatchStats(4, 1, 9, 9, others))
+    assert merged == BatchStats(7, 3, 9, 9, ((0, 3), (7, 1), (9, 3)))
 
 
 def test_a_quantile_is_the_least_bound_that_covers_the_share():
