@@ -15,8 +15,8 @@ from penstock_lab.network_hosts import Hosts
 @pytest.mark.cluster
 @pytest.mark.kill
 @pytest.mark.long
-@pytest.mark.parametrize("part", ["query"])
-def test_a_host_that_is_cut_off_and_one_that_is_killed_change_nothing(part, tmp_path):
+@pytest.mark.parametrize("part", hosts.PARTS)
+def test_hosts_that_are_cut_off_or_killed_and_executors_that_come_and_go_change_nothing(part, tmp_path):
     try:
         found_server()
         with Hosts(1):

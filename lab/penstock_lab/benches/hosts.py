@@ -87,6 +87,14 @@ def _add(report: ResultsPage, part: str, sizes: Sizes) -> None:
                 f"{found['longest']:.1f} s",
                 found["longest"] >= sizes.cut,
             )
+        if disturbance == "executors":
+            few, many = min(found["executors"]), max(found["executors"])
+            report.claim(
+                f"executors come and go under the {kind}",
+                "2 at least, 4 at most",
+                f"{few} to {many}",
+                (few, many) == (2, 4),
+            )
     note = (
         "Hosts are network namespaces of one machine: driver, master and S3 server on one, a worker of Spark's on each of two others. "
         "Bytes are all that the three sent, state and results included. A batch is timed from its first try to its commit; the trigger is 0.5 s."

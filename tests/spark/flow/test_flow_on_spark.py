@@ -1,5 +1,6 @@
 """Flows on Spark itself: one query, several sources, changes while it runs, commits that hold."""
 
+import gc
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.clientserver import JavaClient
 from typer.testing import CliRunner
 
 import penstock
@@ -150,6 +152,33 @@ def test_a_stop_that_cancels_the_job_of_a_function_calls_it_again_before_it_retu
     run.stop()
     assert sum(map(len, seen.values())) == len(listed) * wordcount.WORDS_A_LINE
     assert run.await_termination(), "a stop is no failure"
+
+
+def test_waiting_for_a_run_calls_nothing_in_java_where_an_interrupt_would_hang_up_on_the_batch(
+    spark, tmp_path, monkeypatch
+):
+    flow = penstock.Flow("wordcount")
+    wordcount.build(flow.source("lines", played(spark, lines(500, 1)[1], tmp_path / "in"))).sink("counts")
+    run = flow.start(spark, checkpoint=tmp_path / "ck", output=tmp_path / "out")
+    until(lambda: run.totals.rows == 500, "all lines", unless=lambda: not run.is_active)
+    asked, send = [], JavaClient.send_command
+
+    def noted(client, command, *rest, **named):
+        if threading.current_thread() is threading.main_thread():
+            asked.append(command)
+        return send(client, command, *rest, **named)
+
+    monkeypatch.setattr(JavaClient, "send_command", noted)
+    gc.disable()  # what is collected is told to Java
+    try:
+        assert run.is_active
+        assert not run.await_termination(0.2)
+        assert asked == []
+    finally:
+        gc.enable()
+    run.stop()
+    assert asked
+    assert not run.is_active
 
 
 def test_a_flow_goes_on_where_it_ended_and_from_the_version_before_a_damaged_one_and_repeats_no_row(

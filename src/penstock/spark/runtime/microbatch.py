@@ -1,10 +1,11 @@
 """A run of a program: launched, by Spark's ``foreachBatch`` or by a loop of its own, watched, settled, ended."""
 
+import contextlib
 import logging
 import threading
 import time
+from collections.abc import Iterator
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,8 +21,9 @@ from penstock.spark.runtime.engine_choice import chosen_engine
 from penstock.spark.runtime.own_loop import OwnLoop
 from penstock.spark.runtime.parquet_files import ParquetFiles, count_input_rows, parquet_files_of
 from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
-from penstock.spark.runtime.source_away import told_by_source
+from penstock.spark.runtime.source_away import SourceAwayError
 from penstock.spark.runtime.spark_log import light_logs
+from penstock.spark.runtime.spark_loop import SparkLoop
 from penstock.spark.runtime.starting import Start, hand_on_store_settings
 from penstock.spark.runtime.workers import spark_workers
 
@@ -35,8 +37,7 @@ class MicroBatchRun(Controlled, Batches[P]):
     """A running program: what ``start`` gives back."""
 
     _error: BaseException | None = None
-    _query: StreamingQuery | None = None
-    _loop: OwnLoop | None = None
+    _loop: OwnLoop | SparkLoop | None = None
     #: The files of the stream, where the workers read them themselves.
     _files: ParquetFiles | None = None
     _prepared = False
@@ -68,12 +69,12 @@ class MicroBatchRun(Controlled, Batches[P]):
             self._room.engine(self._choice)
             source = self._python_source(frame)
             self._resident = self._residents(how, workers)
-            self._loop = None if source is None else self._own_loop(source, how)
-            if self._loop is not None:
+            if source is not None:
+                self._loop = self._own_loop(source, how)
                 self._loop.start()
             else:
                 self._files = None if self._resident is None else parquet_files_of(frame)
-                self._query = self._started(frame, how)
+                self._loop = SparkLoop(self._started(frame, how))
                 self._launched.set()
             self.controller.start()
             threading.Thread(target=self._settle_when_idle, name="penstock-idle", daemon=True).start()
@@ -125,7 +126,8 @@ class MicroBatchRun(Controlled, Batches[P]):
             start, batch = dict(self._latest.offset), self._latest.batch + 1
 
         def process(rows: BatchRows, number: int, end: Offset) -> None:
-            self._process(rows, number, self._spark, end)
+            with self._noting():
+                self._process(rows, number, self._spark, end)
 
         return OwnLoop(source, process, start, batch, how.between, how.available_now, self._warn)
 
@@ -144,10 +146,18 @@ class MicroBatchRun(Controlled, Batches[P]):
             return now.start()
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
-        try:
+        with self._noting():
             self._run(frame, batch_id)
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Keep what fails a batch, unless it is a stop, which cancels the jobs of the batch at hand."""
+        try:
+            yield
+        except SourceAwayError:
+            raise  # the batch is tried again
         except BaseException as error:
-            if not self._stopping:  # a stop cancels the jobs of the batch at hand
+            if not self._stopping:
                 self._error = error
             raise
 
@@ -172,24 +182,20 @@ class MicroBatchRun(Controlled, Batches[P]):
     @property
     def query(self) -> StreamingQuery:
         """Spark's own handle."""
-        if self._loop is not None:
+        loop = self._started_loop
+        if isinstance(loop, OwnLoop):
             raise PenstockError("This run reads its source itself; there is no query of Spark's.")
-        if self._query is None:
-            raise PenstockError("The query has not been started.")
-        return self._query
+        return loop.query
 
     @property
     def is_active(self) -> bool:
         """Whether the query still runs."""
-        return self.query.isActive if self._loop is None else self._loop.active
+        return self._started_loop.active
 
     def stop(self) -> None:
         """End after the current micro-batch; what is committed stays, a later start goes on from there."""
         self._stopping = True
-        if self._loop is not None:
-            self._loop.stop()
-        else:
-            self.query.stop()
+        self._started_loop.stop()
         self._end()
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -197,30 +203,20 @@ class MicroBatchRun(Controlled, Batches[P]):
 
         Gives True if it has ended.
         """
-        if self._loop is not None:
-            return self._loop_ended(timeout)
-        try:
-            if timeout is None:
-                self.query.awaitTermination()
-                ended = True
-            else:
-                ended = bool(self.query.awaitTermination(timeout))  # type: ignore[arg-type]  # seconds, fractions work
-        except StreamingQueryException as error:
-            self._end()
-            raise self._error or told_by_source(error) or error from None
-        if ended:
-            self._end()
-        return ended
-
-    def _loop_ended(self, timeout: float | None) -> bool:
-        assert self._loop is not None
-        if not self._loop.wait(timeout):
+        loop = self._started_loop
+        if not loop.wait(timeout):
             return False
-        self._error = self._error or self._loop.error
         self._end()
-        if self._error is not None:
-            raise self._error
+        error = self._error or (None if self._stopping else loop.error)
+        if error is not None:
+            raise error
         return True
+
+    @property
+    def _started_loop(self) -> OwnLoop | SparkLoop:
+        if self._loop is None:
+            raise PenstockError("The query has not been started.")
+        return self._loop
 
     def _end_if_over(self) -> None:
         """Let go of everything if the query has ended and nobody has asked yet."""
