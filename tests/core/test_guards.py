@@ -306,3 +306,41 @@ def test_the_largest_step_is_of_resources(change):
     kept = check(Guards(max_ratio=0.01), GuardState(), keyed(planned=4), Decision((change,), ""))[1]
     assert kept.decision.changes == (change,)
     assert kept.notes == ()
+
+
+def split_regions():
+    """A source, a region of 4 replicas in two pipelines, and one of 2 in one: 10 workers in all."""
+    regions = (
+        RegionObservation("in", Capacity.steady(1), kind="source"),
+        RegionObservation("a", Capacity.steady(4), pipelines=(0, 1)),
+        RegionObservation("b", Capacity.steady(2)),
+    )
+    return Observation(0.0, 1.0, (), regions=regions)
+
+
+WORKERS_A, SPLIT_B = Change(Knob.WORKERS, "a", 6), Change(Knob.PIPELINES, "b", (0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "made"),
+    [
+        (14, (WORKERS_A,), {(Knob.WORKERS, "a"): 6}),
+        (12, (WORKERS_A,), {(Knob.WORKERS, "a"): 5}),  # 12 and 2 in proportion are 10 and 2
+        (14, (SPLIT_B,), {(Knob.PIPELINES, "b"): (0, 1, 2)}),
+        (13, (SPLIT_B,), {}),  # the replicas of a split region count for each of its pipelines
+        (18, (WORKERS_A, SPLIT_B), {(Knob.WORKERS, "a"): 6, (Knob.PIPELINES, "b"): (0, 1, 2)}),
+        (14, (WORKERS_A, SPLIT_B), {(Knob.WORKERS, "a"): 6}),  # without the split there is room
+        (12, (WORKERS_A, SPLIT_B), {(Knob.WORKERS, "a"): 5}),
+    ],
+)
+def test_a_common_limit_counts_replicas_times_pipelines(limit, wanted, made):
+    assert left(Guards(total_workers=limit), split_regions(), *wanted)[0] == made
+
+
+def test_what_goes_with_a_number_of_workers_is_dropped_where_the_common_limit_left_another():
+    shares = Change(Knob.CPU_SHARE, "a", 0.5)
+    made, notes = left(Guards(total_workers=12), split_regions(), WORKERS_A, shares)
+    assert made == {(Knob.WORKERS, "a"): 5}
+    assert "a cpu_share 0.5 dropped: it was meant for 6 workers" in notes
+    made, _ = left(Guards(total_workers=14), split_regions(), WORKERS_A, shares)
+    assert made == {(Knob.WORKERS, "a"): 6, (Knob.CPU_SHARE, "a"): 0.5}

@@ -283,3 +283,9 @@ def test_with_nothing_given_up_the_longest_delay_is_waited_for_and_with_everythi
     *_, state = drive(slack, [[10_000_000, 9_000_000, 8_000_000, 10_000_001]])
     assert slack._wait(replace(state, given_up=0.0)) == state.slack > 0
     assert slack._wait(replace(state, given_up=1.0)) < state.slack
+
+
+def test_rows_and_late_rows_of_all_batches_are_counted():
+    state = KSlack().step(KSlack().start(), batch(10, 3))
+    state = KSlack().step(state, batch(5, 2))
+    assert (state.rows, state.late) == (15, 5)

@@ -51,6 +51,15 @@ def test_timestamps_of_any_unit_become_microseconds():
         assert check_rows(pa.record_batch({"t": column}), "t", []).times.tolist() == [1_000_000]
 
 
+def test_times_finer_than_a_microsecond_or_beyond_all_are_read_too():
+    finer = pa.record_batch({"t": pa.array([1_999, 2_001], pa.timestamp("ns"))})
+    assert check_rows(finer, "t", []).times.tolist() == [1, 2]
+    beyond = pa.record_batch({"t": pa.array([3, 2**64 - 1], pa.uint64())})
+    checked = check_rows(beyond, "t", [])
+    assert checked.times.tolist() == [3_000_000]
+    assert len(checked.reasons) == 1
+
+
 def test_window_bounds_are_timestamps_whatever_the_time_column_is():
     for kind in (pa.timestamp("us", "UTC"), pa.float64(), pa.int32()):
         bounds = time_array(pa.array([1_500_000]).to_numpy(), time_type(kind))
