@@ -344,3 +344,17 @@ def test_what_goes_with_a_number_of_workers_is_dropped_where_the_common_limit_le
     assert "a cpu_share 0.5 dropped: it was meant for 6 workers" in notes
     made, _ = left(Guards(total_workers=14), split_regions(), WORKERS_A, shares)
     assert made == {(Knob.WORKERS, "a"): 6, (Knob.CPU_SHARE, "a"): 0.5}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cooldown": -1.0}, "cooldown is negative"),
+        ({"cooldown_shrink": -0.1}, "cooldown is negative"),
+        ({"max_ratio": 0.0}, "max_ratio must be above 0"),
+    ],
+)
+def test_guards_that_make_no_sense_are_told(given, says):
+    with pytest.raises(PenstockError, match=says):
+        Guards(**given)
+    Guards(cooldown=0.0, cooldown_shrink=0.5, max_ratio=0.1)
