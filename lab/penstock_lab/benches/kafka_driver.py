@@ -16,6 +16,9 @@ from penstock.spark.query.run import QueryRun
 from penstock_lab.benches import kafka_by_hand
 from penstock_lab.benches.kafka_by_hand import COLUMNS, SCHEMA, WORDS
 
+#: How often, and after how many seconds, it is looked whether a run has caught up; one that cannot is measured all the same.
+LOOKS, BETWEEN_LOOKS = 12, 5.0
+
 
 def main(path: str) -> None:
     """Do what a specification says."""
@@ -102,7 +105,7 @@ def _measured(query: Any, spec: Mapping[str, Any], taken: Callable[[Any], int]) 
     sent = _Sent(spec)
     _batch_end(query, taken, sent)
     time.sleep(spec["warm_up"])
-    first = _batch_end(query, taken, sent)
+    first = _caught_up(query, taken, sent)
     time.sleep(spec["seconds"])
     last = _batch_end(query, taken, sent)
     seconds = last.time - first.time
@@ -112,6 +115,17 @@ def _measured(query: Any, spec: Mapping[str, Any], taken: Callable[[Any], int]) 
         "sent": (last.sent - first.sent) / seconds,
         "taken": (last.taken - first.taken) / seconds,
     }
+
+
+def _caught_up(query: Any, taken: Callable[[Any], int], sent: "_Sent") -> _Mark:
+    """The end of a batch from which on no more rows are taken than are sent: what waited after the start is worked off."""
+    mark = _batch_end(query, taken, sent)
+    for _ in range(LOOKS):
+        time.sleep(BETWEEN_LOOKS)
+        before, mark = mark, _batch_end(query, taken, sent)
+        if mark.taken - before.taken <= 1.05 * (mark.sent - before.sent):
+            break
+    return mark
 
 
 def _batch_end(query: Any, taken: Callable[[Any], int], sent: "_Sent") -> _Mark:
