@@ -7,6 +7,7 @@ from strategies import point_sets
 
 from penstock import PenstockError
 from penstock.preference import dominance_factor, k_dominant, skyline, top_delta
+from penstock.preference.factor import factors_among
 
 
 @settings(max_examples=100, deadline=None)
@@ -20,6 +21,17 @@ def test_the_factor_is_the_smallest_k_that_nothing_k_dominates(points):
 def test_factors_are_found_within_classes(points, seed):
     classes = np.random.default_rng(seed).integers(0, 3, len(points))
     np.testing.assert_array_equal(dominance_factor(points, classes=classes), oracles.factors(points, classes))
+
+
+@settings(max_examples=60, deadline=None)
+@given(point_sets(max_rows=150, max_width=12), st.integers(1, 5))
+def test_the_factors_of_slices_of_a_skyline_are_those_of_the_whole(points, slices):
+    rows = skyline(points)
+    found = np.zeros(len(rows), dtype=np.int32)
+    for number in range(slices):
+        mine = np.arange(number, len(rows), slices)
+        found[mine] = factors_among(points[rows], mine)
+    np.testing.assert_array_equal(found, oracles.factors(points)[rows])
 
 
 @settings(max_examples=60, deadline=None)

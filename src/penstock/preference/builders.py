@@ -1,5 +1,6 @@
 """Preferences over named columns, as a user writes them: ``skyline_of(minimize("price"), maximize("rating"))``."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -107,8 +108,20 @@ class Skyline(_OfColumns):
         return (first_of_equals(points, rows, classes) if self.distinct else rows), {}
 
 
+class ByFactor(_OfColumns):
+    """Answers that follow from the dominance factors of a window's skyline, however many workers found those."""
+
+    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
+        """The rows of small factors."""
+        return self.rated(points, factor.factors_of_skyline(as_points(points), classes), classes)
+
+    @abstractmethod
+    def rated(self, points: Points, factors: factor.Factors, classes: Classes = None) -> tuple[Rows, Extras]:
+        """The answer, given the factor of each row of the skyline."""
+
+
 @dataclass(frozen=True, repr=False)
-class KDominant(_OfColumns):
+class KDominant(ByFactor):
     """Rows that no other row k-dominates."""
 
     k: int = 1
@@ -119,14 +132,13 @@ class KDominant(_OfColumns):
         if not 1 <= self.k <= width:
             raise PenstockError(f"k is {self.k} with {width} ranked attributes; choose k from 1 to {width}.")
 
-    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
+    def rated(self, points: Points, factors: factor.Factors, classes: Classes = None) -> tuple[Rows, Extras]:
         """Rows whose dominance factor is at most k."""
-        factors = factor.factors_of_skyline(as_points(points), classes)
         return np.flatnonzero((factors > 0) & (factors <= self.k)), {}
 
 
 @dataclass(frozen=True, repr=False)
-class TopDelta(_OfColumns):
+class TopDelta(ByFactor):
     """The k-dominant skyline for the smallest k that gives more than delta rows."""
 
     delta: int = 1
@@ -142,9 +154,8 @@ class TopDelta(_OfColumns):
         """The dominance factor of each row."""
         return {"dominance_factor": pa.int32()}
 
-    def answer(self, points: Points, classes: Classes = None) -> tuple[Rows, Extras]:
+    def rated(self, points: Points, factors: factor.Factors, classes: Classes = None) -> tuple[Rows, Extras]:
         """The rows of small factors, and those factors."""
-        factors = factor.factors_of_skyline(as_points(points), classes)
         if classes is None:
             rows = factor.rows_of_top_delta(points, factors, self.delta, self.exactly)
         else:

@@ -42,16 +42,25 @@ def dominance_factor(points: ArrayLike, *, classes: ArrayLike | None = None) -> 
 
 def factors_of_skyline(points: Points, classes: Codes | None = None) -> Factors:
     """The factors of rows that are known to be a skyline (of each class), such as a window's merged result."""
+    if classes is None:
+        return factors_among(points, np.arange(len(points)))
+    factors = np.zeros(len(points), dtype=np.int32)
+    for rows in members(classes):
+        factors[rows] = factors_among(points[rows], np.arange(len(rows)))
+    return factors
+
+
+def factors_among(points: Points, asked: Rows) -> Factors:
+    """The factors of some rows of a skyline, in the order asked for: what several workers can share.
+
+    >>> factors_among(np.array([[1.0, 3.0, 1.0], [2.0, 1.0, 2.0]]), np.array([1])).tolist()
+    [3]
+    """
     if points.shape[1] > MOST_ATTRIBUTES:
         raise PenstockError(
             f"{points.shape[1]} attributes are too many for dominance factors; choose at most {MOST_ATTRIBUTES}."
         )
-    if classes is None:
-        return _factors(points)
-    factors = np.zeros(len(points), dtype=np.int32)
-    for rows in members(classes):
-        factors[rows] = _factors(points[rows])
-    return factors
+    return _factors(points, asked)
 
 
 def k_dominant(points: ArrayLike, k: int) -> Rows:
@@ -100,22 +109,22 @@ def rows_of_top_delta(points: Points, factors: Factors, delta: int, exactly: boo
 
 
 @jit
-def _factors(points: Points) -> Factors:
-    """The factors of rows that are a skyline.
+def _factors(points: Points, asked: Rows) -> Factors:
+    """The factors of some rows of a skyline.
 
     Codes bound le from above, 64 rows at a time; only rows that could raise the maximum are counted exactly. le of a
     skyline row is below d, so the search ends as soon as d - 1 is met, which is soon for most rows.
     """
     count, width = points.shape
     depth, step = padded(width), lanes(width)
-    factors = np.ones(count, dtype=np.int32)
-    if count == 0:
+    factors = np.ones(len(asked), dtype=np.int32)
+    if len(asked) == 0:
         return factors
     everyone = np.arange(count)
     codes = np.zeros(count * depth, dtype=np.uint8)
     encode(points, everyone, count, fitted(points, everyone, count), codes)
     columns, _, rows = filled_store(points, codes, everyone)
-    for i in range(count):
+    for number, i in enumerate(asked):
         most = 0
         for block in range((count + 63) >> 6):
             least = most + 1 + depth - width
@@ -126,7 +135,7 @@ def _factors(points: Points) -> Factors:
                 most = max(most, _not_worse(rows, place * step, i * step, step) - (step - width))
             if most == width - 1:
                 break
-        factors[i] = most + 1
+        factors[number] = most + 1
     return factors
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.core.errors import PenstockError
 from penstock.disorder.stats import BatchStats, partition_stats
+from penstock.preference.factor import factors_among
 from penstock.preference.preference import Preference
 from penstock.preference.splitting import StatisticSplitting
 from penstock.spark.query.outputs import QueryOutputs
@@ -289,6 +290,22 @@ def test_state_stays_bounded_however_long_the_stream(tmp_path):
     sizes.append(len(state["parts"]))
     assert sizes[1] <= sizes[0]
     assert len(state["pane_times"]) <= 20
+
+
+@pytest.mark.parametrize("name", ["k-dominant", "top-delta"])
+def test_the_factors_of_a_single_window_are_found_by_all_window_workers(tmp_path, monkeypatch, name):
+    asked = []
+
+    def noted(points, rows):
+        asked.append((len(points), len(rows)))
+        return factors_among(points, rows)
+
+    monkeypatch.setattr("penstock.spark.query.window_tasks.factors_among", noted)
+    case = Case(name, 10, 10, (), "SHARED", "PB_RR", ps.FixedDelay("1 us"), [(1, 4)])
+    stream = [[Row(t % 10, float(t), t, "x") for t in range(100)], [Row(25, 0.0, 0, "x")]]
+    results, _ = run(case, stream, tmp_path)
+    assert by_window(case, results) == expected(case, stream)
+    assert asked == [(100, 25)] * 4
 
 
 @pytest.mark.parametrize("disorder", [ps.KSlack(), ps.InOrder(ps.KSlack())])

@@ -15,7 +15,7 @@ from penstock.spark.query.query_state import QueryState
 from penstock.spark.query.reports import WindowReport, run_stage
 from penstock.spark.query.two_stacks_stage import TwoStacksStage
 from penstock.spark.query.window_rows import Parts, Span, WindowWriter
-from penstock.spark.query.window_tasks import AnswerStage, MergeStage, WindowStage, WindowTask
+from penstock.spark.query.window_tasks import AnswerStage, FactorStage, MergeStage, WindowStage, WindowTask
 from penstock.spark.runtime.engine import Engine
 from penstock.spark.runtime.orders import ArrowFunction
 
@@ -150,10 +150,14 @@ class WindowStep:
                 writer=writer,
             )
         reports = run_stage(engine, stage, WindowReport, slices)
-        members = tuple(r.members_file for r in reports if r.members_file)
-        if members:
-            writer = self._writer(due, prefix, whole=True)
-            answers = AnswerStage(parts, due, members, writer, merge=kind != "live")
+        if members := _members_files(reports):
+            if (
+                kind == "live"
+            ):  # what is left to do are factors: those of rows, unlike answers, are for several workers
+                rating = FactorStage(parts, due, members, slices, prefix)
+                rated = run_stage(engine, rating, WindowReport, len(due) * slices, slices)
+                reports, members = reports + rated, _members_files(rated)
+            answers = AnswerStage(parts, due, members, self._writer(due, prefix, whole=True))
             reports += run_stage(engine, answers, WindowReport, len(due), slices)
         state = replace(state, window_files=tuple(r.live_file for r in reports if r.live_file))
         return added(replace(done, state=state), reports)
@@ -199,6 +203,10 @@ def closing_panes(state: QueryState, kind: str) -> tuple[QueryState, list[int]]:
     start, end = state.windowed_before, state.closed_before
     closing = {p.pane for p in state.parts if p.pane < end and (start is None or p.pane >= start)}
     return replace(state, windowed_before=end), sorted(closing)
+
+
+def _members_files(reports: Sequence[WindowReport]) -> tuple[str, ...]:
+    return tuple(r.members_file for r in reports if r.members_file)
 
 
 def _merged_files(reports: Sequence[WindowReport], window: int) -> tuple[str, ...]:

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.arrays import Ints
+from penstock.preference.builders import ByFactor
+from penstock.preference.factor import factors_among
+from penstock.preference.preference import Extras
 from penstock.preference.two_stacks import Partial, merged
 from penstock.preference.window_scheduling import merge_piles
 from penstock.spark.query.reports import NumberedStage, WindowReport, report_batch
@@ -24,6 +28,8 @@ from penstock.spark.query.window_rows import (
     WrittenWindows,
 )
 from penstock.spark.runtime.arrow_data import read_segment, write_segments
+
+RATED_SCHEMA = MEMBER_SCHEMA.append(pa.field("factor", pa.int32()))
 
 STRATEGIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")
 
@@ -96,30 +102,59 @@ class MergeStage(NumberedStage):
 
 
 @dataclass(frozen=True)
+class FactorStage(NumberedStage):
+    """Dominance factors of the rows of windows, found in slices: each row is compared with all of its window."""
+
+    parts: Parts
+    spans: tuple[Span, ...]
+    members: tuple[str, ...]
+    slices: int
+    prefix: str
+
+    def piece(self, number: int) -> WindowReport:
+        """One slice of one window."""
+        started, cpu = time.perf_counter(), time.process_time()
+        place, mine = divmod(number, self.slices)
+        window = self.spans[place].number
+        rows = self.parts.of_ids(np.sort(np.concatenate(_of_window(self.parts, self.members, window, "id"))))
+        asked = np.arange(mine, len(rows), self.slices)
+        factors = factors_among(rows.points, asked)
+        compared = time.perf_counter()
+        columns = [np.full(len(asked), window), rows.ids[asked], factors]
+        table = pa.table([pa.array(c) for c in columns], schema=RATED_SCHEMA)
+        name = write_segments(self.parts.state_folder, f"{self.prefix}-rated{number}", RATED_SCHEMA, [table])
+        return WindowReport(
+            worker=mine,
+            members_file=name,
+            busy=compared - started,
+            cpu=time.process_time() - cpu,
+            write=time.perf_counter() - compared,
+        )
+
+
+@dataclass(frozen=True)
 class AnswerStage:
     """Whole answers of windows whose partial results were found in slices; a window a task.
 
-    A slice has compared its rows with all others where results are by dominance; elsewhere slices have to be merged.
+    Where results are by dominance, slices have compared their rows with all others and found the factors that the answer
+    goes by; elsewhere slices have to be merged.
     """
 
     parts: Parts
     spans: tuple[Span, ...]
     members: tuple[str, ...]
     writer: WindowWriter
-    merge: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Answer the windows whose places come in."""
-        slices = [read_segment(self.parts.state_folder, name, 0) for name in self.members]
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 started = time.perf_counter()
                 span = self.spans[place]
-                rows = self._members(slices, span)
-                kept, values = self.parts.grouped.preference.answer(rows.points, rows.classes)
+                ids, values = self._answer(span.number)
                 done = time.perf_counter()
                 writer = WindowWriter(**(vars(self.writer) | {"windows": (span,)}))
-                written = writer.write_rows(place, self.parts, [rows.ids[kept]], [values])
+                written = writer.write_rows(place, self.parts, [ids], [values])
                 yield report_batch(
                     WindowReport(
                         **vars(written),
@@ -129,13 +164,27 @@ class AnswerStage:
                     )
                 )
 
-    def _members(self, slices: Sequence[pa.Table], span: Span) -> Partial:
-        """The partial result of a window."""
-        ids = [s["id"].to_numpy()[s["window"].to_numpy() == span.number] for s in slices]
-        if self.merge:
-            return joined_pieces(self.parts, [self.parts.of_ids(some) for some in ids])
-        rows = self.parts.of_ids(np.sort(np.concatenate(ids)))
-        return Partial(rows.ids, rows.points, rows.classes)
+    def _answer(self, window: int) -> tuple[Ids, Extras]:
+        preference = self.parts.grouped.preference
+        ids = _of_window(self.parts, self.members, window, "id")
+        if isinstance(preference, ByFactor):
+            together, factors = (
+                np.concatenate(found)
+                for found in (ids, _of_window(self.parts, self.members, window, "factor"))
+            )
+            order = np.argsort(together)
+            rows = self.parts.of_ids(together[order])
+            kept, values = preference.rated(rows.points, factors[order].astype(np.int32))
+            return rows.ids[kept], values
+        whole = joined_pieces(self.parts, [self.parts.of_ids(some) for some in ids])
+        kept, values = preference.answer(whole.points, whole.classes)
+        return whole.ids[kept], values
+
+
+def _of_window(parts: Parts, files: Sequence[str], window: int, column: str) -> list[Ints]:
+    """A column of the rows that slices have found for a window, slice by slice."""
+    tables = [read_segment(parts.state_folder, name, 0) for name in files]
+    return [t[column].to_numpy()[t["window"].to_numpy() == window] for t in tables]
 
 
 def merge_tasks(
