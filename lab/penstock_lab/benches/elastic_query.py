@@ -1,7 +1,8 @@
 """Elastic preference queries: splitting strategies with fixed workers, and ``Fuzzy`` against every fixed number.
 
-A skyline of twelve anticorrelated attributes, so that the stages are the bottleneck. The rate follows from a first run that
-measures how busy two workers are here.
+The top-delta rows of twelve anticorrelated attributes over windows of five seconds, so that the stages are the bottleneck.
+Workers are held to half a core each by control groups: three of them and the driver fit on two cores. Rates follow from two
+first runs, which tell how busy one worker is at either.
 """
 
 import json
@@ -16,28 +17,34 @@ from penstock_lab.benches.interference import spinning
 from penstock_lab.results import ResultsPage, Table
 
 SECONDS, WARM = 60.0, 10.0
-#: Required answer lag, P95: what a user of windows of a second would accept.
+#: Required answer lag, P95: what a user of windows of some seconds would accept.
 TARGET = 1.0
-STRATEGIES = ("PB_RR", "TB_RR", "AS", "AS_PID")
-#: Workers of each stage: as many as resident workers fit into four slots beside the driver's own.
+STRATEGIES = ("PB_RR", "TB_RR", "AS")
+#: Workers of each stage; both stages run on them in turn.
 FIXED = (1, 2, 3)
 POLICIES = ("Fuzzy", "Threshold")
-#: The rate of the first run, and how busy two workers are to be on average.
-FIRST, BUSY = 1_500.0, 0.4
-LOADS: dict[str, dict[str, str]] = {
-    "MAP(2), I = 1000": {"model": "map2", "dispersion": "1000"},
-    "self-similar, H = 0.8": {"model": "self-similar", "hurst": "0.8"},
-    "steps": {
-        "model": "poisson",
-        "shape": "step:at=25,factor=2.2;step:at=45,factor=0.3;step:at=60,factor=2.5",
-    },
+#: Of a core.
+SHARE = 0.5
+#: Rates of the first two runs.
+FIRST = (2_000.0, 4_000.0)
+#: Load -> its rate over that at which one worker is always busy, and its options.
+LOADS: dict[str, tuple[float, dict[str, str]]] = {
+    "MAP(2), I = 1000": (0.9, {"model": "map2", "dispersion": "1000"}),
+    "self-similar, H = 0.8": (0.9, {"model": "self-similar", "hurst": "0.8"}),
+    "steps": (
+        0.58,
+        {
+            "model": "poisson",
+            "shape": "step:at=25,factor=2.2;step:at=45,factor=0.3;step:at=60,factor=2.5",
+        },
+    ),
 }
 BURSTS = "MAP(2), I = 1000"
 
 
 def cells() -> list[Cell]:
-    """All of them; the other load takes half of a core."""
-    made = [Cell("query", BURSTS, f"{s}, 2 workers", {"splitting": s, "workers": 2}) for s in STRATEGIES]
+    """All of them (``AS_PID`` is what the others have); the other load takes half of a core."""
+    made = [Cell("query", BURSTS, f"{s}, 2 fixed", {"splitting": s, "workers": 2}) for s in STRATEGIES]
     for load in LOADS:
         made += [Cell("query", load, f"{n} fixed", {"workers": n}) for n in FIXED]
         made += [Cell("query", load, policy, {"policy": policy}) for policy in POLICIES]
@@ -49,29 +56,31 @@ def cells() -> list[Cell]:
 def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     """Run what is missing and tell all."""
     chosen = [c for c in cells() if c.load == BURSTS and c.way in ("2 fixed", "Fuzzy")] if quick else cells()
-    known = kept.remembered("query-rate", lambda: _run({"rate": FIRST, "seconds": 12.0, "workers": 2}, 0))
-    # Nearly all rows of a window are in its skyline, and each is compared with each: the work goes with the square.
-    rate = FIRST * (BUSY / max(known["busy"], 0.01)) ** 0.5
+    known = kept.remembered("query-rate", _first_runs)
+    most = known["most"]
 
     def measure(cell: Cell, number: int) -> Figures:
-        spec = {"rate": rate, "load": LOADS[cell.load.split(", beside")[0]], **cell.spec}
-        spec["seconds"] = 20.0 if quick else SECONDS
-        return _run(spec, number)
+        over, load = LOADS[cell.load.split(", beside")[0]]
+        return _run(
+            {"rate": over * most, "load": load, **cell.spec, "seconds": 20.0 if quick else SECONDS}, number
+        )
 
     kept.fill(chosen, measure)
     rows = []
     for cell in chosen:
         figures = ("lag_p95", "worker_seconds", "changes", "of_the_rate")
         rows.append((cell.load, cell.way, *(str(kept.spread(cell, f)) for f in figures)))
+    rates = ", ".join(f"{name} {over * most:,.0f}" for name, (over, _) in LOADS.items())
     page.tables.append(
         Table(
-            f"A preference query, {rate:,.0f} rows/s on average",
+            "A preference query",
             ("load", "way", "answer lag P95 (s)", "worker-seconds", "changes", "of the rate"),
             rows,
-            f"Skyline of 12 anticorrelated attributes over windows of 1 s by 0.2 s; {SECONDS:.0f} s after {WARM:.0f} s of "
-            f"warm-up, mean ± standard deviation of the runs. The rate is set so that two workers are {BUSY:.0%} busy "
-            f"({known['busy']:.0%} at {FIRST:,.0f} rows/s). "
-            "Worker-seconds: workers of the larger stage over time; both stages run on them in turn.",
+            f"The top-delta rows (delta 100) of 12 anticorrelated attributes over windows of 5 s by 0.2 s; {SECONDS:.0f} s after "
+            f"{WARM:.0f} s of warm-up, mean ± standard deviation of the runs. Workers are held to {SHARE:g} of a core each; "
+            f"one of them is always busy at {most:,.0f} rows/s, by its busy share at {FIRST[0]:,.0f} ({known['low']:.0%}) and "
+            f"{FIRST[1]:,.0f} rows/s ({known['high']:.0%}). Rows/s: {rates} (at first). Worker-seconds: workers of the larger stage "
+            "over time; both stages run on them in turn. Beside another load: half of a core is taken.",
         )
     )
     for load in dict.fromkeys(c.load for c in chosen):
@@ -108,12 +117,26 @@ def _judge(page: ResultsPage, kept: CellRuns, own: list[Cell], load: str) -> Non
         )
 
 
+def _first_runs() -> Figures:
+    """How busy one worker is at two rates, and the rate at which it always is: work goes with the square of the rate."""
+    low, high = (_run({"rate": rate, "seconds": 15.0, "workers": 1}, 0)["busy"] for rate in FIRST)
+    slope = (high - low) / (FIRST[1] ** 2 - FIRST[0] ** 2)
+    return {"low": low, "high": high, "most": (FIRST[0] ** 2 + (1.0 - low) / slope) ** 0.5}
+
+
 def _run(spec: Mapping[str, Any], number: int) -> Figures:
     """One run in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="penstock-elastic-") as scratch:
-        whole = {"warm_up": WARM, "folder": scratch, "seed": 1 + number, "load": {"model": "poisson"}, **spec}
+        whole = {
+            "warm_up": WARM,
+            "folder": scratch,
+            "seed": 1 + number,
+            "load": {"model": "poisson"},
+            "share": SHARE,
+            **spec,
+        }
         command = [sys.executable, "-m", "penstock_lab.benches.elastic_query_run", json.dumps(whole)]
-        with spinning(1 if spec.get("beside") else 0, after=WARM):
+        with spinning(1 if spec.get("beside") else 0, after=WARM, share=0.5):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")

@@ -13,33 +13,42 @@ import numpy as np
 import penstock as ps
 from penstock.policies import Fuzzy, Threshold
 from penstock.spark import session
+from penstock_lab.worker_shares import held_to
 
 DIMS = 12
-#: Workers of both stages together that a policy may have.
-MOST = 6
+WINDOW = "5 seconds"
+#: Workers of each stage that a policy may have.
+MOST = 3
 POLICIES: dict[str, Callable[[], Any]] = {
-    "Fuzzy": lambda: Fuzzy(limit=MOST, interval=1.0),
-    "Threshold": lambda: Threshold(limits=(1, MOST // 2)),
+    "Fuzzy": lambda: Fuzzy(limit=2 * MOST, interval=1.0),
+    "Threshold": lambda: Threshold(limits=(1, MOST)),
 }
 
 
 def main(text: str) -> None:
     """Run, measure, print."""
     spec = json.loads(text)
-    folder = Path(spec["folder"])
     spark = session("local[4]", app="penstock bench elastic", config={"spark.default.parallelism": "2"})
     workers = spec.get("workers", 1)
     query = ps.PreferenceQuery(
-        ps.skyline_of(*[ps.minimize(f"a{i}") for i in range(DIMS)]),
+        ps.top_delta_of(100, *[ps.minimize(f"a{i}") for i in range(DIMS)]),
         time="event_time",
-        window="1 second",
+        window=WINDOW,
         slide="200 milliseconds",
         disorder=ps.FixedDelay("300 milliseconds"),
         splitting=spec.get("splitting", "AS_PID"),
         pane_workers=workers,
         window_workers=workers,
     )
-    seen: list[Mapping[str, Any]] = []
+    with held_to(spec["share"]):
+        figures = measured(spec, spark, query)
+    spark.stop()
+    sys.stdout.write("\n" + json.dumps(figures) + "\n")
+
+
+def measured(spec: Mapping[str, Any], spark: Any, query: ps.PreferenceQuery) -> dict[str, float]:
+    """The figures of the run after its warm-up."""
+    folder, seen = Path(spec["folder"]), list[Mapping[str, Any]]()
     run = query.start(
         stream(spark, spec),
         output=folder / "out",
@@ -57,8 +66,7 @@ def main(text: str) -> None:
     time.sleep(spec["seconds"])
     last, took = len(seen), time.time() - began
     run.stop()
-    spark.stop()
-    sys.stdout.write("\n" + json.dumps(figures_of(seen[first:last], took)) + "\n")
+    return figures_of(seen[first:last], took)
 
 
 def stream(spark: Any, spec: Mapping[str, Any]) -> Any:

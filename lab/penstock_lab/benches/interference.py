@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.spark.actuators.cpu_share import CpuShare
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.benches import autoscale
 from penstock_lab.results import ResultsPage, Table, announce
@@ -70,14 +71,19 @@ def run(quick: bool, folder: Path) -> ResultsPage:
 
 
 @contextmanager
-def spinning(cores: int, after: float) -> Iterator[None]:
-    """So many processes that use a core each, from ``after`` seconds on; they end with the block."""
+def spinning(cores: int, after: float, share: float = 1.0) -> Iterator[None]:
+    """So many processes that use a core each, or a ``share`` of it, from ``after`` seconds on; they end with the block."""
     processes: list[subprocess.Popen[bytes]] = []
     over = threading.Event()
+    shares = CpuShare() if cores and share < 1.0 else None
 
     def begin() -> None:
         if not over.wait(after):
             processes.extend(subprocess.Popen(command) for command in commands(cores))
+        if shares is not None:
+            for process in processes:
+                shares.set_share(f"other-{process.pid}", share)
+                shares.add_tree(f"other-{process.pid}", process.pid)
 
     thread = threading.Thread(target=begin, daemon=True)
     thread.start()
@@ -89,6 +95,8 @@ def spinning(cores: int, after: float) -> Iterator[None]:
         for process in processes:
             process.terminate()
             process.wait()
+        if shares is not None:
+            shares.close()
         time.sleep(0.1)
 
 

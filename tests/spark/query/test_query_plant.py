@@ -132,6 +132,20 @@ def test_what_a_query_cannot_do_is_refused_in_words(query_run):
     assert {o.progress["pane_workers"] for o in done.outcomes} == {1}
 
 
+def test_the_fuzzy_controller_gives_a_query_that_falls_behind_another_worker(query_run):
+    """Workers that are busy all the time say how far behind they are: at a utilisation of 1 rounding would pin them."""
+    done = query_run(batches=1)
+    plant, seconds, now = QueryPlant(done.program, Room(lambda: 4.0)), 1.0, 1000.0
+    controller = Controller(plant, Fuzzy(interval=2.0))
+    for _ in range(4):
+        seconds, interval = 1.3 * seconds, seconds
+        now += seconds
+        figures = replace(done.outcomes[0].figures, seconds=seconds, committed=now, interval=interval)
+        plant.put(figures.on_workers(Effort({0: {0: seconds - 0.02}}, active=seconds - 0.01)))
+        controller.step()
+    assert done.program.workers > (1, 1)
+
+
 def test_the_fuzzy_controller_runs_on_a_query(query_run):
     done = query_run(Fuzzy(), batches=6)
     assert len(done.journal.texts("decision")) >= 1
@@ -153,6 +167,12 @@ def test_stages_on_the_same_resident_workers_have_the_share_of_time_in_which_tho
     figures = replace(query_run(batches=1, period=1.0).outcomes[0].figures, seconds=2.1, committed=1.0)
     overloaded = figures.on_workers(Effort({0: {0: 1.9, 1: 1.0}}, active=1.9))
     assert (overloaded.utilisation_panes, overloaded.utilisation_windows) == (1.0, 1.0)
+    behind = replace(figures, interval=1.5).on_workers(Effort({0: {0: 1.9, 1: 1.0}}, active=1.9))
+    assert behind.utilisation_windows == pytest.approx(
+        1.9 / 1.3
+    )  # the rows of 1.5 s, of which 0.2 s are the driver's
+    capped = replace(figures, rows=100).on_workers(Effort({0: {0: 1.9}}, active=1.9), more=50)
+    assert capped.utilisation_panes == pytest.approx(1.9 / 1.2)  # half as many again came and wait
     idle = replace(figures, seconds=0.2).on_workers(Effort({0: {0: 0.05, 1: 0.0}}, active=0.1))
     assert idle.utilisation_panes == pytest.approx(0.05 / 0.9)
     apart = replace(figures, seconds=0.5).on_workers(Effort({0: {0: 0.4}, 1: {1: 0.1}}, active=0.4))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import nan
+from math import inf, isnan, nan
 from statistics import fmean
 from typing import Any
 
@@ -106,13 +106,16 @@ class QueryFigures:
         """Seconds from the end of a window plus the slack to its commit; means something for a stream in real time."""
         return self.committed - self.due
 
-    def on_workers(self, effort: Effort) -> "QueryFigures":
+    def on_workers(self, effort: Effort, more: float = nan) -> "QueryFigures":
         """The same with the utilisation of resident workers: everything that tuples cost them, not the kernels alone.
 
         Stages that run in turn share their workers and so have one utilisation; those that overlap have each its own.
+        By ``more`` rows more than at the commit before wait at the source now, where it tells: while the batch was at work
+        its own rows and so many came.
         """
+        arrived = self.interval if isnan(more) else self.seconds * self.rows / max(self.rows + more, 1.0)
         shares = [
-            busy_share(list(busy.values()), self.trigger, self.seconds, effort.active)
+            busy_share(list(busy.values()), self.trigger, self.seconds, effort.active, arrived)
             for _, busy in sorted(effort.lanes.items())
         ]
         return replace(self, utilisation_panes=shares[0], utilisation_windows=shares[-1])
@@ -206,19 +209,26 @@ def stage_utilisation(rows: Sequence[float], busy: Sequence[float], period: floa
     return utilisation(rows, processed, [min(b, span) for b in busy], span)
 
 
-def busy_share(busy: Sequence[float], trigger: float | None, seconds: float, active: float) -> float:
-    """The busy share of the busiest worker in the time that the driver leaves to workers: 1 where they cannot keep up.
+def busy_share(
+    busy: Sequence[float], trigger: float | None, seconds: float, active: float, arrived: float = inf
+) -> float:
+    """The busy share of the busiest worker in the time that the driver leaves to workers; above 1 where they fall behind.
 
-    Without a trigger batches follow each other at once and workers are busy whenever they can be; then the share is that
-    of all workers in the whole batch.
+    ``arrived`` is the time in which the rows of the batch came. A batch that takes longer than that is more than its
+    workers can do, by so much. One that takes longer than the trigger, but no longer than its rows needed to come, works
+    off what waited: 1. Without a trigger batches follow each other at once and workers are busy whenever they can be; then
+    the share is that of all workers in the whole batch.
 
     >>> busy_share([0.3, 0.1], 1.0, 0.5, 0.4), busy_share([1.9, 1.0], 1.0, 2.1, 1.9), busy_share([1.0, 0.0], None, 2.0, 1.0)
     (0.3333333333333333, 1.0, 0.25)
+    >>> busy_share([3.0, 2.0], 1.0, 3.0, 3.0, arrived=2.0)
+    1.5
     """
     if trigger is None:
         return sum(busy) / len(busy) / max(seconds, 1e-6)
     driver = max(seconds - active, 0.0)
-    return min(1.0, max(busy) / max(max(trigger, seconds) - driver, 1e-6))
+    span = max(trigger, min(arrived, seconds)) - driver
+    return max(busy) / span if span > 1e-3 else 1.0
 
 
 def _unevenness(loads: Sequence[float]) -> float:

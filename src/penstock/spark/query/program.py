@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -76,6 +77,7 @@ class QueryProgram:
         self.shedding = 0.0
         self._worked = (query.pane_workers, query.window_workers)
         self._previous: float | None = None
+        self._left = nan  # rows that the last batch left at the source
         #: Utilisation of the pane workers in the batch before, where they are resident.
         self._rho: float | None = None
 
@@ -261,11 +263,13 @@ class QueryProgram:
     ) -> Mapping[str, Any]:
         """Tell those who listen; the figures that are known only now."""
         assert isinstance(outcome.figures, QueryFigures)
-        waiting = backlog(batch.left, outcome.figures.arrival_rate, seconds, self.trigger)
+        left = batch.left
+        waiting = backlog(left, outcome.figures.arrival_rate, seconds, self.trigger)
         figures = replace(outcome.figures, seconds=seconds, committed=time.time(), backlog=waiting)
         if effort is not None and effort.lanes:
-            figures = figures.on_workers(effort)
+            figures = figures.on_workers(effort, left - self._left)
             self._rho = figures.utilisation_panes
+        self._left = left
         self.listeners.tell(figures)
         return figures.progress()
 

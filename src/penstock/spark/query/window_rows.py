@@ -5,7 +5,8 @@ keeps and writes; the rows themselves stay in the part files, mapped into memory
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -60,6 +61,30 @@ class PartRows:
         )
 
 
+class KeptRows:
+    """Rows of parts that later tasks of this process need again, up to so many bytes; the longest unused go first."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+        self._rows: OrderedDict[Hashable, PartRows] = OrderedDict()
+
+    def get(self, key: Hashable, read: Callable[[], PartRows]) -> PartRows:
+        """What is kept, or read now."""
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = read()
+            self._bytes += found.points.nbytes
+            while self._bytes > self._most and len(self._rows) > 1:
+                self._bytes -= self._rows.popitem(last=False)[1].points.nbytes
+        else:
+            self._rows.move_to_end(key)
+        return found
+
+
+#: A part never changes under its name.
+_KEPT = KeptRows(64 << 20)
+
+
 @dataclass
 class Parts:
     """The parts a task may need, each read on first use."""
@@ -67,7 +92,6 @@ class Parts:
     grouped: GroupedPreference
     state_folder: str
     parts: Sequence[Part]
-    _rows: dict[int, PartRows] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> dict[int, Part]:
@@ -90,16 +114,22 @@ class Parts:
 
     def rows(self, part: Part) -> PartRows:
         """All rows of a part."""
-        if part.id not in self._rows:
-            table = self.table(part)
-            places = np.arange(table.num_rows, dtype=np.int64)
-            self._rows[part.id] = PartRows(
-                (np.int64(part.id) << 32) + places,
-                np.full(len(places), part.pane, dtype=np.int64),
-                points_of(table, self.grouped.preference.attributes),
-                self.grouped.classes(table),
-            )
-        return self._rows[part.id]
+        key = (self._whose, part.file, part.segment, part.id, part.pane)
+        return _KEPT.get(key, lambda: self._read(part))
+
+    @cached_property
+    def _whose(self) -> Hashable:
+        return self.state_folder, repr(self.grouped.by), repr(self.grouped.preference.attributes)
+
+    def _read(self, part: Part) -> PartRows:
+        table = self.table(part)
+        places = np.arange(table.num_rows, dtype=np.int64)
+        return PartRows(
+            (np.int64(part.id) << 32) + places,
+            np.full(len(places), part.pane, dtype=np.int64),
+            points_of(table, self.grouped.preference.attributes),
+            self.grouped.classes(table),
+        )
 
     def of_panes(self, panes: Sequence[int]) -> PartRows:
         """All rows of all parts of some panes."""
