@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
@@ -332,6 +333,29 @@ def test_a_batch_that_began_before_a_change_is_not_decided_on(tmp_path):
     fresh = run.controller.plant.reports()
     assert [r.current for r in fresh] == [True]
     assert [c.knob for c in fresh[0].effect.applied.changes] == [Knob.WORKERS, Knob.ROUTING]
+    run.finish()
+
+
+@pytest.mark.parametrize(
+    ("how", "gap", "busy"),
+    [
+        ({"at_once": True}, 0.5, True),
+        ({"trigger": 0.1}, 0.2, True),
+        ({"trigger": 5.0}, 4.5, False),
+        ({}, 4.5, False),
+    ],
+)
+def test_the_time_between_batches_is_to_spare_only_where_rows_were_waited_for(tmp_path, how, gap, busy):
+    """What Spark needs between two batches of rows that are there is nothing that workers have left."""
+    run, _ = started(tmp_path)
+    profiles = []
+    run.listen(profiles.append)
+    run.feed(rows(np.arange(1000)))
+    plant = FlowPlant(run._program, **how)
+    for number in range(2):
+        plant.put(dataclasses.replace(profiles[0], started=1000.0 + number * (0.3 + gap), seconds=0.3))
+    last = plant.reports()[1].observation.stage("count/0").utilisation
+    assert last > 0.99 if busy else last < 0.9
     run.finish()
 
 

@@ -142,7 +142,7 @@ class Flow(Graph):
                 program.weigh_keys()
             asks = policy is not None and not how.dry_run and not unobserved
             room = room_for_run(session, asks, lambda text: controller.warn("executors", text))
-            plant = FlowPlant(program, room, how.between)
+            plant = FlowPlant(program, room, how.between, how.available_now)
             controller = how.controller(plant, policy, book)
             run = FlowRun(program, held, session, book, controller, owned, room)
             watch = RowWatch(partial(controller.warn, "rows"))

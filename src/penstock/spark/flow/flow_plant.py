@@ -72,12 +72,14 @@ class FlowPlant(BatchedPlant[Profile]):
     ``room`` tells how many replicas find a place: more would not help. Where it can grow, replicas that are wanted beyond it
     wait until executors have come. ``trigger`` is the time between two batches in seconds, where there is one. With it, pipelines tell on which level of a batch they work,
     which is what a policy needs to predict the response of a flow (see ``Mead``). A batch counts from the moment Spark
-    hands it over to its commit.
+    hands it over to its commit. ``at_once``: all rows are there, so that nobody waits for any between two batches.
     """
 
-    def __init__(self, program: FlowProgram, room: Room | None = None, trigger: float = nan) -> None:
+    def __init__(
+        self, program: FlowProgram, room: Room | None = None, trigger: float = nan, at_once: bool = False
+    ) -> None:
         super().__init__()
-        self._program, self._room, self._trigger = program, room or Room(), trigger
+        self._program, self._room, self._trigger, self._at_once = program, room or Room(), trigger, at_once
         self._waiting: dict[str, _Waiting] = {}
         self._batches: deque[SeenBatch] = deque(maxlen=HISTORY)
         self._varied: dict[str, Variability] = {}
@@ -213,7 +215,7 @@ class FlowPlant(BatchedPlant[Profile]):
         profile, region = seen.profile, self._program.definition.regions.named(pipeline.region)
         own = profile.pipelines.get(pipeline.name)
         busy = () if own is None else own.seconds
-        shares = _shares(busy, pipeline, seen, self._program)
+        shares = _shares(busy, pipeline, profile, self._span(seen), self._program)
         taken = float(sum(own.rows)) if own is not None else 0.0
         cpu = sum(own.cpu) if own is not None else 0.0
         inside = [profile.operators[n] for n in pipeline.operators if n in profile.operators]
@@ -258,6 +260,15 @@ class FlowPlant(BatchedPlant[Profile]):
             visits=taken / profile.rows if placed and profile.rows else 1.0,
             last_change=self._last_change(profile),
         )
+
+    def _span(self, seen: _Seen) -> float:
+        """Seconds that there were for a batch: what passes until the next one begins is no time to spare where that is late."""
+        profile, period = seen.profile, seen.period
+        if self._at_once:
+            return profile.seconds
+        due = max(self._trigger, profile.seconds) if self._trigger > 0 else profile.seconds
+        # After more than two triggers rows were lacking: that time was to spare.
+        return due if self._trigger > 0 and period <= 2 * due else max(period, profile.seconds)
 
     def _coming(self, profile: Profile, taken: float) -> float:
         """Rows that a pipeline will get from those that wait at the source beyond one trigger."""
@@ -358,13 +369,14 @@ def _levels(layout: Layout) -> dict[str, int]:
     return {name: order.index(at) for name, at in place.items()}
 
 
-def _shares(busy: Sequence[float], pipeline: Pipeline, seen: _Seen, program: FlowProgram) -> list[float]:
-    """How busy the replicas of a pipeline are.
+def _shares(
+    busy: Sequence[float], pipeline: Pipeline, profile: Profile, span: float, program: FlowProgram
+) -> list[float]:
+    """How busy the replicas of a pipeline are, with ``span`` seconds for the batch.
 
     The pipelines of a segment share its workers: the costliest of them is as busy as these are, 1 where they cannot keep
     up, and the others in proportion to it. What no worker could shorten (planning, commit) counts as no time at all.
     """
-    profile = seen.profile
     layout = program.definition.wiring(profile.plan).layout
     together = [profile.pipelines.get(p.name) for p in layout.pipelines if p.segment == pipeline.segment]
     costliest = max((max(p.seconds) for p in together if p is not None and p.seconds), default=0.0)
@@ -372,7 +384,7 @@ def _shares(busy: Sequence[float], pipeline: Pipeline, seen: _Seen, program: Flo
         return [nan for _ in busy]
     working = _working(profile, pipeline.segment, program)
     fixed = max(0.0, profile.seconds - working)
-    workers = min(1.0, working / max(max(seen.period, profile.seconds) - fixed, 1e-9))
+    workers = min(1.0, working / max(span - fixed, 1e-9))
     return [workers * seconds / costliest for seconds in busy]
 
 
