@@ -1,11 +1,14 @@
 """``penstock bench elastic``: policies on live Spark against fixed numbers of workers, several runs a cell.
 
-Parts can be run alone (``--part query``, ``flows``, ``logs``). Every finished run is kept in the output folder, so the same
+Parts can be run alone (``--part query``, ``flows``, ``paced``, ``logs``). Every finished run is kept in the output folder, so the same
 call again goes on where it stopped; ``--minutes`` ends a call early. A claim on a difference counts only where it is larger
 than the spread of both cells.
 """
 
 import json
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +63,13 @@ class Spread:
         return self.mean + apart < other.mean
 
     def __str__(self) -> str:
-        return "-" if isnan(self.mean) else f"{self.mean:.3g} ± {self.deviation:.2g}"
+        if isnan(self.mean):
+            return "-"
+        if isnan(self.deviation):
+            return f"{self.mean:.3g} (1 run)"
+        return f"{self.mean:.3g} ± {self.deviation:.2g}" + (
+            "" if self.runs >= RUNS else f" ({self.runs} runs)"
+        )
 
 
 @dataclass
@@ -76,9 +85,11 @@ class CellRuns:
         path = self.folder / f"{cell.name}.json"
         return list(json.loads(path.read_text())) if path.exists() else []
 
-    def fill(self, cells: Sequence[Cell], measure: Callable[[Cell, int], Figures]) -> None:
+    def fill(
+        self, cells: Sequence[Cell], measure: Callable[[Cell, int], Figures], runs: int | None = None
+    ) -> None:
         """Run what is missing, a run of every cell in turn, so that a call cut short has something of each."""
-        for number in range(self.runs):
+        for number in range(self.runs if runs is None else min(runs, self.runs)):
             for cell in cells:
                 done = self.of(cell)
                 if len(done) > number or time.monotonic() > self.until:
@@ -99,11 +110,68 @@ class CellRuns:
         return dict(json.loads(path.read_text()))
 
 
+def judge_against_fixed(
+    page: ResultsPage,
+    kept: CellRuns,
+    own: Sequence[Cell],
+    policy: str,
+    figure: tuple[str, str],
+    target: float,
+) -> None:
+    """The goals of an elastic policy: the target, at most 60 % of the static peak, not behind ``Threshold`` on both counts."""
+    name, words = figure
+    by, load = {c.way: c for c in own}, own[0].load
+    if policy not in by:
+        return
+    late, cost = (kept.spread(by[policy], f) for f in (name, "worker_seconds"))
+    if not late.runs:
+        return
+    page.claim(
+        f"{load}: {policy} meets the target",
+        f"{words} at most {target:g} s",
+        f"{late} s",
+        late.mean <= target,
+    )
+    most = max((way for way in by if way.endswith(" fixed")), default="")
+    peak = kept.spread(by[most], "worker_seconds") if most else Spread.of([])
+    if peak.runs:
+        page.claim(
+            f"{load}: {policy} against the static peak ({most})",
+            "at most 60 % of its worker-seconds",
+            f"{cost.mean / peak.mean:.0%}",
+            cost.mean <= 0.6 * peak.mean,
+        )
+    if "Threshold" in by and kept.of(by["Threshold"]):
+        other = [kept.spread(by["Threshold"], f) for f in (name, "worker_seconds")]
+        behind = other[0].below(late) and other[1].below(cost)
+        page.claim(
+            f"{load}: {policy} is not behind Threshold on both counts",
+            "delay or worker-seconds no worse, beyond the spread",
+            f"{late} s and {cost} against {other[0]} s and {other[1]}",
+            not behind,
+        )
+
+
+def run_alone(module: str, spec: Mapping[str, Any]) -> Figures:
+    """One run in a process of its own, which prints its figures last."""
+    with tempfile.TemporaryDirectory(prefix="penstock-elastic-") as scratch:
+        command = [sys.executable, "-m", module, json.dumps({**spec, "folder": scratch})]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
     """One part, or all."""
-    from penstock_lab.benches import elastic_flows, elastic_logs, elastic_query
+    from penstock_lab.benches import elastic_flows, elastic_logs, elastic_paced, elastic_query
 
-    parts = {"query": elastic_query.add, "flows": elastic_flows.add, "logs": elastic_logs.add}
+    parts = {
+        "query": elastic_query.add,
+        "flows": elastic_flows.add,
+        "paced": elastic_paced.add,
+        "logs": elastic_logs.add,
+    }
     if part is not None and part not in parts:
         raise unknown("part of the elastic benchmark", part, parts)
     place = folder / "elastic"

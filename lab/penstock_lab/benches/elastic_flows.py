@@ -1,7 +1,8 @@
-"""Elastic flows: ``Mpc`` and ``Organic`` with their defaults against the best and the worst configuration by hand.
+"""Elastic flows: ``Organic`` and ``Mpc`` with their defaults against the best and the worst configuration by hand.
 
 Input is there before it is asked for, so a flow goes as fast as its configuration lets it. The rate is that of the second
-half of the batches; a policy has found its configuration by then or it has not.
+half of the batches; a policy has found its configuration by then or it has not. Every configuration by hand is run once, the
+best and the worst of them as often as the policies.
 """
 
 import tempfile
@@ -40,6 +41,7 @@ class ElasticFlow:
     tables: Callable[[int], dict[str, list[pa.Table]]]
     make: Callable[[dict[str, Any]], Any]
     regions: tuple[str, ...]
+    policies: tuple[str, ...] = ("Organic",)
 
 
 def _numbers(batches: int, rows: int = 6_000) -> dict[str, list[pa.Table]]:
@@ -86,8 +88,8 @@ def _chain(*operators: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 FLOWS = {
-    "trading": ElasticFlow(_quotes, _trading, ("algotrader",)),
-    "finance": ElasticFlow(_market, finance_flow, ("add_up", "find_bargains")),
+    "trading": ElasticFlow(_quotes, _trading, ("algotrader",), tuple(POLICIES)),
+    "finance": ElasticFlow(_market, finance_flow, ("add_up", "find_bargains"), tuple(POLICIES)),
     "a chain of two": ElasticFlow(_numbers, _chain(heavy_by_a, heavy_by_b), ("heavy_by_a", "heavy_by_b")),
     "a chain of three": ElasticFlow(
         _numbers, _chain(heavy_by_a, heavy_by_b, heavy_by_c), ("heavy_by_a", "heavy_by_b", "heavy_by_c")
@@ -104,7 +106,7 @@ def cells() -> list[Cell]:
             Cell("flows", load, " ".join(map(str, replicas)), {"replicas": replicas})
             for replicas in product((1, 2), repeat=len(flow.regions))
         ]
-        made += [Cell("flows", load, name, {"policy": name}) for name in POLICIES]
+        made += [Cell("flows", load, name, {"policy": name}) for name in flow.policies]
     return made
 
 
@@ -113,7 +115,13 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     chosen = cells()
     if quick:
         chosen = [c for c in chosen if c.load == "a chain of two" and c.way in ("1 1", "2 2", "Organic")]
-    kept.fill(chosen, lambda cell, number: _measure(cell, 16 if quick else BATCHES))
+
+    def measure(cell: Cell, number: int) -> Figures:
+        return _measure(cell, 16 if quick else BATCHES)
+
+    kept.fill(chosen, measure, 1)
+    ends = [c for load in FLOWS for c in _best_and_worst(kept, [c for c in chosen if c.load == load])]
+    kept.fill([c for c in chosen if c.way in POLICIES or c in ends], measure)
     rows = [
         (c.load, c.way, str(kept.spread(c, "rate")), str(kept.spread(c, "changes")), _last(kept, c))
         for c in chosen
@@ -131,22 +139,27 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
         _judge(page, kept, [c for c in chosen if c.load == load], load)
 
 
+def _best_and_worst(kept: CellRuns, own: list[Cell]) -> list[Cell]:
+    """Of the configurations by hand, as far as they have been run."""
+    by_hand = [c for c in own if c.way not in POLICIES and kept.of(c)]
+    ranked = sorted(by_hand, key=lambda c: kept.spread(c, "rate").mean)
+    return [ranked[-1], ranked[0]] if ranked else []
+
+
 def _judge(page: ResultsPage, kept: CellRuns, own: list[Cell], load: str) -> None:
-    by_hand = {c.way: kept.spread(c, "rate") for c in own if c.way not in POLICIES}
-    known = {way: rate for way, rate in by_hand.items() if rate.runs}
-    if not known:
+    ends = _best_and_worst(kept, own)
+    if not ends:
         return
-    best = max(known, key=lambda way: known[way].mean)
-    worst = min(known, key=lambda way: known[way].mean)
+    best, worst = (kept.spread(c, "rate") for c in ends)
     for cell in (c for c in own if c.way in POLICIES):
         rate: Spread = kept.spread(cell, "rate")
         if not rate.runs:
             continue
         page.claim(
-            f"{load}: {cell.way} against the best by hand ({best}) and the worst ({worst})",
+            f"{load}: {cell.way} against the best by hand ({ends[0].way}) and the worst ({ends[1].way})",
             f"at least {ENOUGH:g} of the best",
-            f"{rate.mean / known[best].mean:.2f} of the best, {rate.mean / known[worst].mean:.2f} of the worst",
-            rate.mean >= ENOUGH * known[best].mean,
+            f"{rate.mean / best.mean:.2f} of the best, {rate.mean / worst.mean:.2f} of the worst",
+            rate.mean >= ENOUGH * best.mean,
         )
 
 

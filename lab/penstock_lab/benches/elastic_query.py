@@ -5,14 +5,10 @@ Workers are held to half a core each by control groups: three of them and the dr
 first runs, which tell how busy one worker is at either.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_lab.benches.elastic import Cell, CellRuns, Figures
+from penstock_lab.benches.elastic import Cell, CellRuns, Figures, judge_against_fixed, run_alone
 from penstock_lab.benches.interference import spinning
 from penstock_lab.results import ResultsPage, Table
 
@@ -84,37 +80,8 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
         )
     )
     for load in dict.fromkeys(c.load for c in chosen):
-        _judge(page, kept, [c for c in chosen if c.load == load], load)
-
-
-def _judge(page: ResultsPage, kept: CellRuns, own: list[Cell], load: str) -> None:
-    by = {c.way: c for c in own}
-    if "Fuzzy" not in by:
-        return
-    lag, cost = (kept.spread(by["Fuzzy"], f) for f in ("lag_p95", "worker_seconds"))
-    page.claim(
-        f"{load}: Fuzzy meets the target",
-        f"answer lag P95 at most {TARGET:g} s",
-        f"{lag} s",
-        lag.mean <= TARGET,
-    )
-    if "3 fixed" in by:
-        peak = kept.spread(by["3 fixed"], "worker_seconds")
-        page.claim(
-            f"{load}: Fuzzy against the static peak",
-            "at most 60 % of its worker-seconds",
-            f"{cost.mean / peak.mean:.0%}",
-            cost.mean <= 0.6 * peak.mean,
-        )
-    if "Threshold" in by:
-        other = [kept.spread(by["Threshold"], f) for f in ("lag_p95", "worker_seconds")]
-        behind = other[0].below(lag) and other[1].below(cost)
-        page.claim(
-            f"{load}: Fuzzy is not behind Threshold on both counts",
-            "lag or worker-seconds no worse, beyond the spread",
-            f"{lag} s and {cost} against {other[0]} s and {other[1]}",
-            not behind,
-        )
+        own = [c for c in chosen if c.load == load]
+        judge_against_fixed(page, kept, own, "Fuzzy", ("lag_p95", "answer lag P95"), TARGET)
 
 
 def _first_runs() -> Figures:
@@ -125,20 +92,6 @@ def _first_runs() -> Figures:
 
 
 def _run(spec: Mapping[str, Any], number: int) -> Figures:
-    """One run in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="penstock-elastic-") as scratch:
-        whole = {
-            "warm_up": WARM,
-            "folder": scratch,
-            "seed": 1 + number,
-            "load": {"model": "poisson"},
-            "share": SHARE,
-            **spec,
-        }
-        command = [sys.executable, "-m", "penstock_lab.benches.elastic_query_run", json.dumps(whole)]
-        with spinning(1 if spec.get("beside") else 0, after=WARM, share=0.5):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
-        figures: Figures = json.loads(done.stdout.strip().splitlines()[-1])
-    return figures
+    whole = {"warm_up": WARM, "seed": 1 + number, "load": {"model": "poisson"}, "share": SHARE, **spec}
+    with spinning(1 if spec.get("beside") else 0, after=WARM, share=0.5):
+        return run_alone("penstock_lab.benches.elastic_query_run", whole)
