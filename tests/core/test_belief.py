@@ -16,6 +16,7 @@ from penstock.core.belief import (
     Limits,
     Lookout,
     Sighting,
+    _joined,
     confirmed,
     judge,
     learned,
@@ -286,3 +287,9 @@ def test_a_row_is_too_far_behind_only_beyond_the_limit():
     assert too_far_behind(np.array([100, 50]), None, 50) is None
     assert too_far_behind(np.array([100, 49, 50]), None, 50).tolist() == [False, True, False]
     assert too_far_behind(np.array([50]), 101, 50).tolist() == [True]
+
+
+def test_a_partition_counts_the_rows_since_its_first_part_of_a_cluster():
+    """Two groups of rows of one partition that only another's rows bring together."""
+    first, second, between = Sighting(0, 10, 6, 100), Sighting(200, 210, 4, 5), Sighting(90, 120, 3, 7)
+    assert _joined((), [(first, second), (between,)], ahead=100) == [Sighting(0, 210, 13, 107)]

@@ -101,7 +101,7 @@ def test_so_many_changes_an_hour():
     for time in (0, 100):
         state = register(guards, state, at(time=time), want(5).changes)
     assert passed(guards, 8, state, time=3599)[0] == -1
-    assert passed(guards, 8, state, time=3601)[0] == 8
+    assert passed(guards, 8, state, time=3600)[0] == 8
 
 
 def test_shedding_is_never_held_back():
@@ -358,3 +358,62 @@ def test_guards_that_make_no_sense_are_told(given, says):
     with pytest.raises(PenstockError, match=says):
         Guards(**given)
     Guards(cooldown=0.0, cooldown_shrink=0.5, max_ratio=0.1)
+
+
+def test_a_wish_without_a_limit_is_told_nothing():
+    assert left(Guards(total_workers=14), split_regions(), WORKERS_A)[1] == ()
+    assert passed(Guards(), 5, limit=5) == (5, ())
+
+
+def test_the_limit_of_the_plant_is_told_in_its_own_words():
+    workers = Capacity(4, 4, 4, 5, "the 5 slots of the application")
+    seen = Observation(0.0, 1.0, (StageObservation("op", workers),))
+    verdict = check(Guards(), GuardState(), seen, want(9))[1]
+    assert verdict.notes == ("op workers 9 limited to 5 by the 5 slots of the application",)
+
+
+def test_workers_of_a_place_that_nobody_reports_count_one_each():
+    assert left(Guards(total_workers=12), split_regions(), Change(Knob.WORKERS, "new", 2))[0] == {
+        (Knob.WORKERS, "new"): 2
+    }
+    made, notes = left(Guards(total_workers=11), split_regions(), Change(Knob.WORKERS, "new", 6))
+    assert "16 workers wanted" in notes[0]
+    assert 1 <= made[Knob.WORKERS, "new"] < 6
+
+
+def test_a_region_of_two_pipelines_gets_whole_replicas_of_an_odd_number_of_workers():
+    made, _ = left(Guards(total_workers=11), split_regions(), WORKERS_A)
+    assert all(count == int(count) for (knob, _), count in made.items() if knob is Knob.WORKERS)
+
+
+def test_what_goes_with_workers_that_the_common_limit_left_alone_stays():
+    shares = Change(Knob.CPU_SHARE, "b", 0.5)
+    wanted = (WORKERS_A, Change(Knob.WORKERS, "b", 1), shares)
+    made, notes = left(Guards(total_workers=11), split_regions(), *wanted)
+    assert made == {(Knob.WORKERS, "a"): 5, (Knob.WORKERS, "b"): 1, (Knob.CPU_SHARE, "b"): 0.5}
+    assert "dropped" not in " / ".join(notes)
+
+
+def test_all_that_was_said_is_told_whoever_said_it():
+    guards = Guards(total_workers=12, bounds=(Bound(Knob.WORKERS, 1, 7),))
+    _, notes = left(guards, split_regions(), Change(Knob.WORKERS, "a", 9))
+    assert "limited to 7 by the bounds" in notes[0]
+    assert "12 allowed in all" in notes[1]
+    cut = (Change(Knob.WORKERS, "a", 9), Change(Knob.PIPELINES, "a", (0, 1, 2)))
+    _, notes = left(Guards(bounds=(Bound(Knob.WORKERS, 1, 7),)), split_regions(), *cut)
+    assert "limited to 7 by the bounds" in notes[0]
+    assert "dropped: it was meant for more" in notes[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (Change(Knob.WORKERS, "op", 3), Change(Knob.WORKERS, "nowhere", 9)),
+        (Change(Knob.ROUTING, "op", (1, 0, 1)),),
+        (Change(Knob.CPU_SHARE, "op", 0.5), Change(Knob.ROUTING, "op", (1, 0, 1))),
+    ],
+)
+def test_only_more_of_a_resource_is_a_growth(changes):
+    known = GuardState(rollback=RollbackState(metric=(0.2,)))
+    state = register(Guards(rollback=RollbackRule()), known, keyed(planned=4), changes)
+    assert not state.rollback.probation.grows

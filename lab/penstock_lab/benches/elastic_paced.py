@@ -27,7 +27,8 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     chosen = [c for c in cells() if c.way in ("1 fixed", "Mpc")] if quick else cells()
 
     def measure(cell: Cell, number: int) -> Figures:
-        spec = {"rate": RATE, "share": SHARE, "load": {}, "warm_up": WARM, "seed": 1 + number, **cell.spec}
+        spec = {"app": "trading", "rate": RATE, "share": SHARE, "load": {}, "target": TARGET, "warm_up": WARM}
+        spec |= {"seed": 1 + number, **cell.spec}
         spec["seconds"] = 20.0 if quick else SECONDS
         return run_alone("penstock_lab.benches.elastic_paced_run", spec)
 

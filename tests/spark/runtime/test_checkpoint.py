@@ -450,3 +450,16 @@ def test_what_failed_attempts_left_is_swept_now_and_then(tmp_path, monkeypatch):
         assert left.exists() == (1 <= batch < 4)
     assert ahead.exists()
     checkpoint.close()
+
+
+def test_a_checkpoint_that_lost_its_identity_is_refused_whoever_kept_its_batches(tmp_path):
+    own = Checkpoint(tmp_path / "own", IDENTITY)
+    own.commit(Manifest(0, {}, []))
+    own.close()
+    (tmp_path / "own" / "penstock" / "identity.json").unlink()
+    commits = tmp_path / "sparks" / "spark" / "commits"
+    commits.mkdir(parents=True)
+    (commits / "0").write_text("v1\n{}")
+    for folder in (tmp_path / "own", tmp_path / "sparks"):
+        with pytest.raises(PenstockError, match="not whose they are"):
+            Checkpoint(folder, IDENTITY)
