@@ -73,7 +73,7 @@ def test_grades_add_up_to_one_and_factors_stay_within_half(rho1, sigma, rho2):
 
 @pytest.mark.parametrize(
     ("n", "factor", "rho", "expected"),
-    [(1, 1.24, 1.0, 1), (1, 1.25, 1.1, 2), (2, 1.25, 0.9, 3), (2, 1.1, 1.01, 3), (3, 1.1, 1.01, 4), (2, 0.5, 0.5, 1),
+    [(1, 1.24, 1.0, 1), (1, 1.25, 1.1, 2), (2, 1.25, 0.9, 3), (2, 1.1, 1.01, 3), (3, 1.1, 1.01, 4), (2, 0.5, 0.45, 1), (2, 0.5, 0.5, 2),
      (2, 0.6, 0.55, 2), (3, 0.79, 0.733, 3), (3, 0.5, 0.3, 2), (4, 1.5, 1.4, 6), (5, 0.5, 0.4, 3), (10, 1.0, 0.9, 10)],
 )  # fmt: skip
 def test_rounding_takes_care_of_small_numbers(n, factor, rho, expected):

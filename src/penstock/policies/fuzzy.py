@@ -24,6 +24,9 @@ MODERATE, INTENSIVE = 0, 1
 ANY = -1
 DECREASE, SLIGHT_DECREASE, UNCHANGED, SLIGHT_INCREASE, INCREASE = 0.5, 0.75, 1.0, 1.25, 1.5
 
+#: The utilisation that is neither fast nor slow at all.
+MOST_ACCEPTABLE = 0.9
+
 #: (rho of panes, splitting, rho of windows) -> (factor of panes, factor of windows); Table 2.
 RULES: tuple[tuple[int, int, int, float, float], ...] = (
     (FAST, ANY, FAST, DECREASE, DECREASE),
@@ -88,10 +91,10 @@ def rounded(workers: int, factor: float, rho: float) -> int:
 
     A single worker becomes two from a factor of 1.25 on. One, two or three workers grow by at least one where
     they fall behind (rho > 1, factor > 1), since rounding would pin them there; and they never shrink to a number
-    that could not keep up (rho x workers), since the next step would only grow them again.
+    whose utilisation would be beyond acceptable (rho x workers over 0.9), since the next step would only grow them again.
 
-    >>> rounded(1, 1.25, 1.1), rounded(2, 1.15, 1.02), rounded(2, 0.75, 0.7), rounded(8, 0.5, 0.4)
-    (2, 3, 2, 4)
+    >>> rounded(1, 1.25, 1.1), rounded(2, 1.15, 1.02), rounded(2, 0.75, 0.7), rounded(2, 0.5, 0.5), rounded(8, 0.5, 0.4)
+    (2, 3, 2, 2, 4)
     """
     nearest = floor(workers * factor + 0.5)
     if workers > 3:
@@ -99,7 +102,7 @@ def rounded(workers: int, factor: float, rho: float) -> int:
     if factor > 1 and (rho > 1 or factor >= 1.25):
         return max(nearest, workers + 1)
     if factor < 1:
-        return min(workers, max(1, nearest, ceil(rho * workers - 1e-9)))
+        return min(workers, max(1, nearest, ceil(rho * workers / MOST_ACCEPTABLE - 1e-9)))
     return max(1, nearest)
 
 
