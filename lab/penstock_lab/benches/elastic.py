@@ -132,7 +132,7 @@ def judge_against_fixed(
         f"{late} s",
         late.mean <= target,
     )
-    most = max((way for way in by if way.endswith(" fixed")), default="")
+    most = max((way for way in by if way.partition(" ")[0].isdigit()), default="")
     peak = kept.spread(by[most], "worker_seconds") if most else Spread.of([])
     if peak.runs:
         page.claim(
