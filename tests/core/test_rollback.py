@@ -142,7 +142,7 @@ def verdict(rule, before, after, load=(100.0, 100.0), grows=True, peak=0.0):
     ],
 )
 def test_a_verdict_is_by_the_share_that_the_metric_gained(metric, before, after, gain, undone):
-    found, note = verdict(RollbackRule(metric=metric, gain=gain), before, after)
+    found, note, _ = verdict(RollbackRule(metric=metric, gain=gain), before, after)
     assert found == undone
     assert found or not note  # what stays is not talked about
 
