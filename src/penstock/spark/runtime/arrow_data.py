@@ -126,7 +126,7 @@ def _path(folder: str, name: str) -> str:
     return cached(StorePath.of(folder) / name) if is_store(folder) else os.path.join(folder, name)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def _open(path: str) -> pa.ipc.RecordBatchFileReader:
     # Files never change under their name, so an open map can be used again by the next task of this process.
     return pa.ipc.open_file(pa.memory_map(path, "rb"))
