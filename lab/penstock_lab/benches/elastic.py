@@ -163,7 +163,7 @@ def run_alone(module: str, spec: Mapping[str, Any]) -> Figures:
 
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
-    """One part, or all."""
+    """One part, or all; a quick look is at the first alone."""
     from penstock_lab.benches import elastic_flows, elastic_logs, elastic_paced, elastic_query
 
     parts = {
@@ -181,6 +181,6 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("Elasticity on live Spark", "penstock bench elastic" + words)
     for name, add in parts.items():
-        if part in (None, name):
+        if part == name or (part is None and (not quick or name == "query")):
             add(page, kept, quick)
     return page

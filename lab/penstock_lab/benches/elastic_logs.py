@@ -36,7 +36,7 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
         }
         spec |= {
             "load": {"model": "map2", "dispersion": "2000"},
-            "seconds": 25.0 if quick else SECONDS,
+            "seconds": 10.0 if quick else SECONDS,
             **cell.spec,
         }
         return run_alone("penstock_lab.benches.elastic_paced_run", spec)
