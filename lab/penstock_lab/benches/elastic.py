@@ -22,6 +22,8 @@ from penstock_lab.results import ResultsPage, announce
 
 #: Runs of a cell.
 RUNS = 3
+#: Parts that can be run alone; the page keeps those that were run before.
+PARTS = ("query", "flows", "paced", "logs")
 
 Figures = Mapping[str, float]
 
