@@ -24,7 +24,7 @@ from penstock.spark.session import session
 
 SYMBOLS, MOST = 50, 3
 #: Signatures of the log analysis: the usual seven, and names that are not to log in.
-PATTERNS = (*logs.PATTERNS, *(f"for (invalid user )?blocked{n:03d} from" for n in range(250)))
+PATTERNS = (*logs.PATTERNS, *(f"for (invalid user )?blocked{n:04d} from" for n in range(2_000)))
 
 
 @dataclass(frozen=True)
