@@ -4,6 +4,7 @@ A row of the state has a *row id*, the id of its part times 2^32 plus its place 
 keeps and writes; the rows themselves stay in the part files, mapped into memory, until their panes expire.
 """
 
+import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -41,6 +42,11 @@ class PartRows:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.ids.nbytes + self.panes.nbytes + self.points.nbytes
+
     def take(self, chosen: Ints | NDArray[np.bool_]) -> "PartRows":
         """A part of them."""
         classes = None if self.classes is None else self.classes[chosen]
@@ -67,17 +73,20 @@ class KeptRows:
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
         self._rows: OrderedDict[Hashable, PartRows] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, key: Hashable, read: Callable[[], PartRows]) -> PartRows:
         """What is kept, or read now."""
-        found = self._rows.get(key)
-        if found is None:
-            found = self._rows[key] = read()
-            self._bytes += found.points.nbytes
-            while self._bytes > self._most and len(self._rows) > 1:
-                self._bytes -= self._rows.popitem(last=False)[1].points.nbytes
-        else:
-            self._rows.move_to_end(key)
+        with self._lock:
+            found = self._rows.pop(key, None)
+            self._bytes -= 0 if found is None else found.size
+        found = read() if found is None else found
+        with self._lock:
+            before = self._rows.pop(key, None)
+            self._rows[key] = found
+            self._bytes += found.size - (0 if before is None else before.size)
+            while self._bytes > self._most and self._rows:
+                self._bytes -= self._rows.popitem(last=False)[1].size
         return found
 
 
@@ -92,6 +101,7 @@ class Parts:
     grouped: GroupedPreference
     state_folder: str
     parts: Sequence[Part]
+    _rows: dict[int, PartRows] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> dict[int, Part]:
@@ -114,8 +124,10 @@ class Parts:
 
     def rows(self, part: Part) -> PartRows:
         """All rows of a part."""
-        key = (self._whose, part.file, part.segment, part.id, part.pane)
-        return _KEPT.get(key, lambda: self._read(part))
+        if part.id not in self._rows:
+            key = (self._whose, part.file, part.segment, part.id, part.pane)
+            self._rows[part.id] = _KEPT.get(key, lambda: self._read(part))
+        return self._rows[part.id]
 
     @cached_property
     def _whose(self) -> Hashable:

@@ -151,9 +151,8 @@ class WindowStep:
             )
         reports = run_stage(engine, stage, WindowReport, slices)
         if members := _members_files(reports):
-            if (
-                kind == "live"
-            ):  # what is left to do are factors: those of rows, unlike answers, are for several workers
+            # What is left to do for live rows are their factors, which unlike an answer are work for several workers.
+            if kind == "live":
                 rating = FactorStage(parts, due, members, slices, prefix)
                 rated = run_stage(engine, rating, WindowReport, len(due) * slices, slices)
                 reports, members = reports + rated, _members_files(rated)
