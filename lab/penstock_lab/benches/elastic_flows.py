@@ -116,7 +116,12 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     if quick:
         chosen = [c for c in chosen if c.load == "a chain of two" and c.way in ("1 1", "2 2", "Organic")]
 
+    warm: set[str] = set()
+
     def measure(cell: Cell, number: int) -> Figures:
+        if cell.load not in warm and not quick:  # the JVM is the same for all and grows faster with each
+            _measure(cell, BATCHES)
+            warm.add(cell.load)
         return _measure(cell, 16 if quick else BATCHES)
 
     kept.fill(chosen, measure, 1)
@@ -132,7 +137,7 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
             ("flow", "replicas by hand, or policy", "rows/s", "changes", "ended with"),
             rows,
             f"{BATCHES} batches, rate of the second half, mean ± standard deviation of the runs. Policies have their defaults "
-            "but for the limit of two replicas, one a core.",
+            "but for the limit of two replicas, one a core. A run before the first of each flow warms the JVM up and is not counted.",
         )
     )
     for load in dict.fromkeys(c.load for c in chosen):
