@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import isnan, nan
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.core.errors import unknown
 from penstock_lab.results import ResultsPage, announce
@@ -26,6 +26,7 @@ RUNS = 3
 PARTS = ("query", "flows", "paced", "logs")
 
 Figures = Mapping[str, float]
+F = TypeVar("F")
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,18 @@ def run_alone(module: str, spec: Mapping[str, Any]) -> Figures:
     if done.returncode:
         raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def watched(run: Any, seen: list[F], spec: Mapping[str, Any]) -> tuple[list[F], float]:
+    """What a run that has just started adds to ``seen`` after its warm-up, and the seconds of that; then it is stopped."""
+    while not seen and run.is_active:
+        time.sleep(0.1)
+    time.sleep(spec["warm_up"])
+    first, began = len(seen), time.time()
+    time.sleep(spec["seconds"])
+    last, took = len(seen), time.time() - began
+    run.stop()
+    return seen[first:last], took
 
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +20,7 @@ from penstock.policies.threshold import CPU_LEVELS
 from penstock.spark.flow.flow import Flow
 from penstock.spark.flow.profile import Profile
 from penstock.spark.session import session
+from penstock_lab.benches.elastic import watched
 
 SYMBOLS, MOST = 50, 3
 #: Signatures of the log analysis: the usual seven, and names that are not to log in.
@@ -107,14 +107,7 @@ def measured(spec: Mapping[str, Any], spark: Any) -> dict[str, float]:
         journal=journal,
     )
     run.listen(seen.append)
-    while not seen and run.is_active:
-        time.sleep(0.1)
-    time.sleep(spec["warm_up"])
-    first, began = len(seen), time.time()
-    time.sleep(spec["seconds"])
-    last, took = len(seen), time.time() - began
-    run.stop()
-    figures = figures_of(seen[first:last], took, app.scaled)
+    figures = figures_of(*watched(run, seen, spec), app.scaled)
     if "policy" in spec:
         told = journal.tables().stage(f"{app.scaled}/0")
         shares = told["cpu_share_observed"][told["time"] >= told["time"].max() - spec["seconds"]]

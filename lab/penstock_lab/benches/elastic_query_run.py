@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import penstock as ps
 from penstock.policies import Fuzzy, Threshold
 from penstock.spark import session
+from penstock_lab.benches.elastic import watched
 from penstock_lab.worker_shares import held_to
 
 DIMS = 12
@@ -59,14 +59,7 @@ def measured(spec: Mapping[str, Any], spark: Any, query: ps.PreferenceQuery) -> 
         period=1.0,
     )
     run.listen(lambda figures: seen.append(dict(figures)))
-    while not seen and run.is_active:
-        time.sleep(0.1)
-    time.sleep(spec["warm_up"])
-    first, began = len(seen), time.time()
-    time.sleep(spec["seconds"])
-    last, took = len(seen), time.time() - began
-    run.stop()
-    return figures_of(seen[first:last], took)
+    return figures_of(*watched(run, seen, spec))
 
 
 def stream(spark: Any, spec: Mapping[str, Any]) -> Any:

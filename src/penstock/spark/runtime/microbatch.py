@@ -220,7 +220,9 @@ class MicroBatchRun(Controlled, Batches[P]):
 
     def _end_if_over(self) -> None:
         """Let go of everything if the query has ended and nobody has asked yet."""
-        if not self.is_active:
+        loop = self._started_loop
+        # Spark may say so a moment before who waits for it has heard.
+        if not loop.active or (isinstance(loop, SparkLoop) and not loop.query.isActive):
             self._end()
 
     def _flush(self) -> None:
