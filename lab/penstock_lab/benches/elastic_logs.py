@@ -64,7 +64,8 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
             [(c.way, *(str(kept.spread(c, f)) for f in figures)) for c in chosen],
             f"{RATE:,.0f} lines/s on average, looked through for 2,007 patterns by one stateful operator; resident workers, batches every "
             f"0.5 s, {SECONDS:.0f} s after {WARM:.0f} s of warm-up, mean ± standard deviation of the runs. A line waits half of the time "
-            "since the batch before began, on average, and then for the end of its own.",
+            "since the batch before began, on average, and then for the end of its own. The second target was added when the first had "
+            "left no room below the static maximum.",
         )
     )
     by = {c.way: c for c in chosen}

@@ -77,7 +77,8 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
             f"{WARM:.0f} s of warm-up, mean ± standard deviation of the runs. Workers are held to {SHARE:g} of a core each; "
             f"one of them is always busy at {most:,.0f} rows/s, by its busy share at {FIRST[0]:,.0f} ({known['low']:.0%}) and "
             f"{FIRST[1]:,.0f} rows/s ({known['high']:.0%}). Rows/s: {rates} (at first). Worker-seconds: workers of the larger stage "
-            "over time; both stages run on them in turn. Beside another load: half of a core is taken.",
+            "over time; both stages run on them in turn. Beside another load: half of a core is taken. The shares of that rate that "
+            "loads have were chosen after runs at 0.8, where one worker is enough, and at 1.0.",
         )
     )
     for load in dict.fromkeys(c.load for c in chosen):
