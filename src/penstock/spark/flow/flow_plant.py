@@ -31,6 +31,7 @@ from penstock.dataflow.layout import Layout, Pipeline
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Region
 from penstock.spark.attach.batch_history import SeenBatch, arrival_times, latency
+from penstock.spark.flow.busy_shares import busy_shares, levels_of, seconds_in_tasks
 from penstock.spark.flow.plan_changes import changes_between, knob_value
 from penstock.spark.flow.profile import OperatorProfile, PipelineProfile, Profile
 from penstock.spark.flow.program import FlowProgram
@@ -97,7 +98,7 @@ class FlowPlant(BatchedPlant[Profile]):
         self._room.refresh()
         seen = _Seen(profile, max(now - begin, 1e-6), newest)
         layout = self._program.definition.wiring(profile.plan).layout
-        levels = _levels(layout)
+        levels = levels_of(layout)
         observation = Observation(
             now - self._start,
             seen.period,
@@ -123,7 +124,7 @@ class FlowPlant(BatchedPlant[Profile]):
     def _remember(self, profile: Profile) -> None:
         gap = profile.started - self._batches[-1].start if self._batches else nan
         self._batches.append(SeenBatch(profile.batch, profile.started, profile.seconds, profile.rows, gap))
-        fresh = max(0.0, profile.seconds - _in_tasks(profile, self._program))
+        fresh = max(0.0, profile.seconds - seconds_in_tasks(profile, self._program))
         # What the first batches cost is loading and compiling; the first warm one takes their place.
         cold = len(self._batches) <= COLD + 1
         self._overhead = fresh if cold else 0.7 * self._overhead + 0.3 * fresh
@@ -215,7 +216,7 @@ class FlowPlant(BatchedPlant[Profile]):
         profile, region = seen.profile, self._program.definition.regions.named(pipeline.region)
         own = profile.pipelines.get(pipeline.name)
         busy = () if own is None else own.seconds
-        shares = _shares(busy, pipeline, profile, self._span(seen), self._program)
+        shares = busy_shares(busy, pipeline, profile, self._span(seen), self._program)
         taken = float(sum(own.rows)) if own is not None else 0.0
         cpu = sum(own.cpu) if own is not None else 0.0
         inside = [profile.operators[n] for n in pipeline.operators if n in profile.operators]
@@ -356,53 +357,3 @@ def _effect(profile: Profile) -> Effect | None:
     made = changes_between(change.before, change.after)
     before = {c: knob_value(change.before, c) for c in made}
     return Effect(Applied(tuple(made), change.pause, float(change.delayed), change.bytes), before)
-
-
-def _levels(layout: Layout) -> dict[str, int]:
-    """The place of each pipeline with tasks of its own among all that work on a batch one after another.
-
-    A colocated pipeline works after its host. Segments, which overlap, are counted one after another too: they share the cores.
-    """
-    own = [p for p in layout.pipelines if not p.fused]
-    place = {p.name: (p.segment, p.level, -1 if p.host is None else p.number) for p in own}
-    order = sorted(set(place.values()))
-    return {name: order.index(at) for name, at in place.items()}
-
-
-def _shares(
-    busy: Sequence[float], pipeline: Pipeline, profile: Profile, span: float, program: FlowProgram
-) -> list[float]:
-    """How busy the replicas of a pipeline are, with ``span`` seconds for the batch.
-
-    The pipelines of a segment share its workers: the costliest of them is as busy as these are, 1 where they cannot keep
-    up, and the others in proportion to it. What no worker could shorten (planning, commit) counts as no time at all.
-    """
-    layout = program.definition.wiring(profile.plan).layout
-    together = [profile.pipelines.get(p.name) for p in layout.pipelines if p.segment == pipeline.segment]
-    costliest = max((max(p.seconds) for p in together if p is not None and p.seconds), default=0.0)
-    if costliest <= 0:
-        return [nan for _ in busy]
-    working = _working(profile, pipeline.segment, program)
-    fixed = max(0.0, profile.seconds - working)
-    workers = min(1.0, working / max(span - fixed, 1e-9))
-    return [workers * seconds / costliest for seconds in busy]
-
-
-def _in_tasks(profile: Profile, program: FlowProgram) -> float:
-    """Seconds of a batch in which pipelines with tasks of their own worked."""
-    layout = program.definition.wiring(profile.plan).layout
-    working = sum(_working(profile, segment, program) for segment in range(layout.segments))
-    return working - profile.source_seconds
-
-
-def _working(profile: Profile, segment: int, program: FlowProgram) -> float:
-    """Seconds that the stages of a segment worked in a batch: the longest task of each, one stage after another."""
-    layout = program.definition.wiring(profile.plan).layout
-    levels: dict[int, float] = {}
-    for level in range(1, layout.levels(segment) + 1):
-        for host in layout.at(segment, level):
-            inside = [profile.pipelines.get(p.name) for p in (host, *layout.colocated(host))]
-            tasks = zip(*(p.seconds for p in inside if p is not None), strict=True)
-            longest = max((sum(seconds) for seconds in tasks), default=0.0)
-            levels[level] = max(levels.get(level, 0.0), longest)
-    return sum(levels.values()) + (profile.source_seconds if segment == 0 else 0.0)
