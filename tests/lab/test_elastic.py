@@ -5,7 +5,8 @@ from math import inf
 import pytest
 
 from penstock_lab.benches import elastic_flows, elastic_logs, elastic_paced, elastic_query
-from penstock_lab.benches.elastic import Cell, CellRuns, Spread, judge_against_fixed
+from penstock_lab.benches.elastic import judge_against_fixed
+from penstock_lab.cell_runs import Cell, CellRuns
 from penstock_lab.results import ResultsPage
 
 
@@ -26,31 +27,6 @@ def filled(runs, figures):
         min(map(len, figures.values())),
     )
     return cells
-
-
-def test_a_figure_says_how_many_runs_it_rests_on():
-    assert str(Spread.of([1.0, 2.0, 3.0])) == "2 ± 1"
-    assert str(Spread.of([1.0, 2.0])) == "1.5 ± 0.71 (2 runs)"
-    assert str(Spread.of([2.0])) == "2 (1 run)"
-    assert str(Spread.of([])) == "-"
-
-
-def test_a_difference_within_the_spread_is_none():
-    assert Spread.of([1.0, 1.1]).below(Spread.of([2.0, 2.1]))
-    assert not Spread.of([1.0, 2.0]).below(Spread.of([2.0, 3.0]))
-
-
-def test_every_cell_has_a_run_before_any_has_two_and_what_is_there_is_not_run_again(tmp_path):
-    seen = []
-
-    def measure(c, number):
-        seen.append((c.way, number))
-        return {"delay": 1.0}
-
-    cells = [cell("1 fixed"), cell("Fuzzy")]
-    kept(tmp_path).fill(cells, measure, 1)
-    kept(tmp_path).fill(cells, measure)
-    assert seen == [("1 fixed", 0), ("Fuzzy", 0), ("1 fixed", 1), ("Fuzzy", 1), ("1 fixed", 2), ("Fuzzy", 2)]
 
 
 @pytest.mark.parametrize(

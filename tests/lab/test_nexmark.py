@@ -118,8 +118,9 @@ def test_policies_are_compared_on_what_is_left_after_the_start():
     assert static.changes == 0
 
 
-def test_live_rows_are_bids_at_the_times_of_the_load_and_their_runs_are_told_with_spread():
-    from penstock_lab.benches.nexmark_live import POLICIES, _tables, loads
+def test_live_rows_are_bids_at_the_times_of_the_load_and_their_runs_are_told_with_spread(tmp_path):
+    from penstock_lab.benches.nexmark_live import FIGURES, POLICIES, loads, tell
+    from penstock_lab.cell_runs import Cell, CellRuns
     from penstock_lab.results import ResultsPage
     from penstock_lab.trials.autoscale import AutoscaleTrial, lines_of
 
@@ -127,19 +128,13 @@ def test_live_rows_are_bids_at_the_times_of_the_load_and_their_runs_are_told_wit
     lines = lines_of(AutoscaleTrial("", "ds2", "", "", nexmark="q11"), made.arrivals)
     assert len(lines) == len(made.arrivals)
     assert float(lines[-1].split(",")[3]) == pytest.approx(made.arrivals[-1], abs=1e-6)
-    base = {
-        "p95": 1.0,
-        "late": 0.1,
-        "violations": 1,
-        "slots": 10,
-        "core_seconds": 50.0,
-        "changes": 2,
-        "steps": 1.0,
-    }
-    page = ResultsPage("", "")
-    _tables(page, [base | {"policy": p, "core_seconds": c} for p in POLICIES for c in (40.0, 50.0, 60.0)])
-    assert page.tables[0].rows[0][5] == "50 (40 to 60)"
-    assert page.claims[0].holds
+    kept, cells = CellRuns(tmp_path), [Cell("live", "q11", policy) for policy in POLICIES]
+    kept.fill(cells[:1], lambda _, number: dict.fromkeys(FIGURES, 40.0 + 10.0 * number))
     few = ResultsPage("", "")
-    _tables(few, [base | {"policy": POLICIES[0]}])
+    tell(few, kept, cells)
+    assert few.tables[0].rows == [[POLICIES[0], *["50 ± 10"] * len(FIGURES)]]
     assert not few.claims[0].holds
+    kept.fill(cells, lambda _, number: dict.fromkeys(FIGURES, 40.0 + 10.0 * number))
+    page = ResultsPage("", "")
+    tell(page, kept, cells)
+    assert page.claims[0].holds

@@ -5,112 +5,19 @@ call again goes on where it stopped; ``--minutes`` ends a call early. A claim on
 than the spread of both cells.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isnan, nan
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, TypeVar
 
 from penstock.core.errors import unknown
-from penstock_lab.results import ResultsPage, announce
+from penstock_lab.cell_runs import RUNS, Cell, CellRuns, Spread
+from penstock_lab.results import ResultsPage
 
-#: Runs of a cell.
-RUNS = 3
 #: Parts that can be run alone; the page keeps those that were run before.
 PARTS = ("query", "flows", "paced", "logs")
 
-Figures = Mapping[str, float]
 F = TypeVar("F")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One way of running one load."""
-
-    part: str
-    load: str
-    way: str
-    spec: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        return f"{self.part}--{self.load}--{self.way}".replace(" ", "_").replace("/", "-").replace(",", "")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A figure over the runs of a cell."""
-
-    mean: float
-    deviation: float
-    runs: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """Mean and standard deviation; nan where nothing was measured."""
-        known = [v for v in values if not isnan(v)]
-        if not known:
-            return cls(nan, nan, 0)
-        return cls(fmean(known), stdev(known) if len(known) > 1 else nan, len(known))
-
-    def below(self, other: "Spread") -> bool:
-        """Whether this is smaller by more than both spreads."""
-        apart = sum(0.0 if isnan(s.deviation) else s.deviation for s in (self, other))
-        return self.mean + apart < other.mean
-
-    def __str__(self) -> str:
-        if isnan(self.mean):
-            return "-"
-        if isnan(self.deviation):
-            return f"{self.mean:.3g} (1 run)"
-        return f"{self.mean:.3g} ± {self.deviation:.2g}" + (
-            "" if self.runs >= RUNS else f" ({self.runs} runs)"
-        )
-
-
-@dataclass
-class CellRuns:
-    """The runs so far, in a folder."""
-
-    folder: Path
-    until: float
-    runs: int
-
-    def of(self, cell: Cell) -> list[Figures]:
-        """What the cell's runs came to."""
-        path = self.folder / f"{cell.name}.json"
-        return list(json.loads(path.read_text())) if path.exists() else []
-
-    def fill(
-        self, cells: Sequence[Cell], measure: Callable[[Cell, int], Figures], runs: int | None = None
-    ) -> None:
-        """Run what is missing, a run of every cell in turn, so that a call cut short has something of each."""
-        for number in range(self.runs if runs is None else min(runs, self.runs)):
-            for cell in cells:
-                done = self.of(cell)
-                if len(done) > number or time.monotonic() > self.until:
-                    continue
-                announce(f"{cell.part}: {cell.load}, {cell.way}, run {number + 1} of {self.runs}")
-                done.append(measure(cell, number))
-                (self.folder / f"{cell.name}.json").write_text(json.dumps(done, indent=1))
-
-    def spread(self, cell: Cell, figure: str) -> Spread:
-        """One figure of a cell."""
-        return Spread.of([run[figure] for run in self.of(cell) if run.get(figure) is not None])
-
-    def remembered(self, name: str, make: Callable[[], Figures]) -> Figures:
-        """A figure that all cells rest on, measured once."""
-        path = self.folder / f"{name}.json"
-        if not path.exists():
-            path.write_text(json.dumps(make()))
-        return dict(json.loads(path.read_text()))
 
 
 def judge_against_fixed(
@@ -155,16 +62,6 @@ def judge_against_fixed(
         )
 
 
-def run_alone(module: str, spec: Mapping[str, Any]) -> Figures:
-    """One run in a process of its own, which prints its figures last."""
-    with tempfile.TemporaryDirectory(prefix="penstock-elastic-") as scratch:
-        command = [sys.executable, "-m", module, json.dumps({**spec, "folder": scratch})]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
-
-
 def watched(run: Any, seen: list[F], spec: Mapping[str, Any]) -> tuple[list[F], float]:
     """What a run that has just started adds to ``seen`` after its warm-up, and the seconds of that; then it is stopped."""
     while not seen and run.is_active:
@@ -189,10 +86,7 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     }
     if part is not None and part not in parts:
         raise unknown("part of the elastic benchmark", part, parts)
-    place = folder / "elastic"
-    place.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + (1e9 if minutes is None else 60 * minutes)
-    kept = CellRuns(place, until, 1 if quick else RUNS)
+    kept = CellRuns.beside(folder / "elastic", 1 if quick else RUNS, minutes)
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("Elasticity on live Spark", "penstock bench elastic" + words)
     for name, add in parts.items():

@@ -20,9 +20,9 @@ from penstock.apps.flow_app import pieces
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Mpc, Organic
 from penstock.spark.session import session
-from penstock_lab.benches.elastic import Cell, CellRuns, Figures, Spread
 from penstock_lab.benches.elastic_operators import heavy_by_a, heavy_by_b, heavy_by_c, light_by_a, light_by_c
 from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, Spread
 from penstock_lab.results import ResultsPage, Table
 
 BATCHES = 40

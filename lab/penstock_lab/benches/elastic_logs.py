@@ -6,7 +6,7 @@ turned.
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators import cpu_share
-from penstock_lab.benches.elastic import Cell, CellRuns, Figures, run_alone
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, run_alone
 from penstock_lab.results import ResultsPage, Table
 
 SECONDS, WARM = 60.0, 20.0

@@ -4,7 +4,8 @@ Replicas of the costly operator are held to a share of a core each by the flow's
 of them, the source and the driver fit on two cores.
 """
 
-from penstock_lab.benches.elastic import Cell, CellRuns, Figures, judge_against_fixed, run_alone
+from penstock_lab.benches.elastic import judge_against_fixed
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, run_alone
 from penstock_lab.results import ResultsPage, Table
 
 SECONDS, WARM = 60.0, 10.0

@@ -8,8 +8,9 @@ first runs, which tell how busy one worker is at either.
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_lab.benches.elastic import Cell, CellRuns, Figures, judge_against_fixed, run_alone
+from penstock_lab.benches.elastic import judge_against_fixed
 from penstock_lab.benches.interference import spinning
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, run_alone
 from penstock_lab.results import ResultsPage, Table
 
 SECONDS, WARM = 60.0, 10.0

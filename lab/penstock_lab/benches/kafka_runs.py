@@ -16,6 +16,7 @@ from typing import Any
 from penstock.core.errors import PenstockError
 from penstock.spark.kafka.client import confluent
 from penstock.testing.kafka import LocalBroker
+from penstock_lab.cell_runs import RUNS
 
 PARTITIONS = 4
 #: Partitions of topics for answers.
@@ -28,6 +29,7 @@ LONGEST = 600
 class Sizes:
     """How much is run."""
 
+    runs: int
     rate: int
     words: int
     warm_up: float
@@ -39,6 +41,7 @@ class Sizes:
 
 
 FULL = Sizes(
+    runs=RUNS,
     rate=100_000,
     words=20_000,
     warm_up=15.0,
@@ -49,6 +52,7 @@ FULL = Sizes(
     base=4_000,
 )
 QUICK = Sizes(
+    runs=1,
     rate=20_000,
     words=5_000,
     warm_up=8.0,

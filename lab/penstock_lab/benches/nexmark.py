@@ -14,36 +14,41 @@ import pyarrow as pa
 from penstock.core.errors import unknown
 from penstock_lab.benches.nexmark_live import live
 from penstock_lab.benches.nexmark_policies import policies
+from penstock_lab.cell_runs import RUNS, Cell, CellRuns, Figures
 from penstock_lab.nexmark import QUERIES
 from penstock_lab.nexmark.events import generate
-from penstock_lab.results import ResultsPage, Table, announce
+from penstock_lab.results import ResultsPage, Table
 
 #: Parts that can be run alone; the page keeps those that were run before.
 PARTS = (*QUERIES, "policies", "live")
 
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
-    """Throughput, policies in the simulator, policies live; ``minutes`` after which no further live run is begun."""
+    """Throughput, policies in the simulator, policies live; ``minutes`` after which no further run on Spark is begun."""
     if part is not None and part not in PARTS:
         raise unknown("part", part, PARTS)
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     report = ResultsPage("Nexmark", "penstock bench nexmark" + given)
     batches, size = (4, 10_000) if quick else (12, 100_000)
     queries = ("q1", "q11") if quick else tuple(QUERIES)
+    kept = CellRuns.beside(folder / "nexmark", 1 if quick else RUNS, minutes)
     if part is None or part in QUERIES:
-        throughput(report, (part,) if part else queries, batches, size)
+        throughput(report, kept, (part,) if part else queries, batches, size)
     if part in (None, "policies"):
         policies(report, queries, quick)
     if part == "live" or (part is None and not quick):
-        live(report, folder, minutes)
+        live(report, kept)
     return report
 
 
-def throughput(report: ResultsPage, queries: tuple[str, ...], batches: int, size: int) -> None:
-    """Rows a second of flow and query."""
+def throughput(
+    report: ResultsPage, kept: CellRuns, queries: tuple[str, ...], batches: int, size: int
+) -> None:
+    """Rows a second of flow and query, run in turn."""
     from penstock.spark.session import session
     from penstock_lab.benches.flow_runs import FlowBench
 
+    cells = [Cell("throughput", query, way) for query in queries for way in WAYS]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
         options = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
@@ -51,35 +56,45 @@ def throughput(report: ResultsPage, queries: tuple[str, ...], batches: int, size
         bench = FlowBench(spark, Path(scratch))
         events = generate(batches * size, rate=size / 2.0, seed=1)
         cuts = {name: _cut(getattr(events, name), batches) for name in ("bids", "persons", "auctions")}
-        rows = []
-        for query in queries:
-            announce(query)
-            rows.append(_both(bench, query, cuts))
+        kept.fill(cells, lambda cell, number: WAYS[cell.way](bench, cell.load, cuts, number))
         spark.stop()
+    rows = []
+    for ours, theirs in zip(cells[::2], cells[1::2], strict=True):
+        rates = [kept.spread(cell, "rate") for cell in (ours, theirs)]
+        rows.append([ours.load, QUERIES[ours.load], *map(str, rates), rates[0].mean / rates[1].mean])
     report.tables.append(
         Table(
             "Throughput on two cores",
             ("query", "asks for", "flow, rows/s", "Structured Streaming, rows/s", "times"),
             rows,
-            f"{batches} batches of {size:,} events, of which the second half is timed, one run each; RocksDB for Spark's state; output of Spark to nowhere, of the flow to files.",
+            f"{batches} batches of {size:,} events, of which the second half is timed, in turn; mean ± standard deviation of the runs; "
+            f"RocksDB for Spark's state; output of Spark to nowhere, of the flow to files. {kept.speed(cells)}",
         )
     )  # fmt: skip
 
 
-def _both(bench: Any, query: str, cuts: dict[str, list[pa.Table]]) -> list[Any]:
+def _flow(bench: Any, query: str, cuts: dict[str, list[pa.Table]], number: int) -> Figures:
     from penstock.spark.flow.flow import Flow
-    from penstock_lab.baselines import ROCKS
     from penstock_lab.nexmark.flows import FLOWS
+
+    make, sources = FLOWS[query]
+    streams = (bench.files(f"{query} flow {s} {number}", cuts[s]) for s in sources)
+    return {"rate": bench.flow(make(Flow(query), *streams))["rate"]}
+
+
+def _structured_streaming(bench: Any, query: str, cuts: dict[str, list[pa.Table]], number: int) -> Figures:
+    from penstock_lab.baselines import ROCKS
     from penstock_lab.nexmark.spark import QUERIES as WRITTEN
     from penstock_lab.nexmark.spark import start
 
-    make, sources = FLOWS[query]
-    ours = bench.flow(make(Flow(query), *(bench.files(f"{query} flow {s}", cuts[s]) for s in sources)))
     bench.spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
-    written, _ = WRITTEN[query]
-    frame = written(*(bench.files(f"{query} spark {s}", cuts[s]) for s in sources))
-    theirs = bench.query(start(frame, bench.folder()))
-    return [query, QUERIES[query], ours["rate"], theirs["rate"], ours["rate"] / theirs["rate"]]
+    make, sources = WRITTEN[query]
+    frame = make(*(bench.files(f"{query} spark {s} {number}", cuts[s]) for s in sources))
+    return {"rate": bench.query(start(frame, bench.folder()))["rate"]}
+
+
+#: Ways that are compared, Penstock's first.
+WAYS = {"flow": _flow, "Structured Streaming": _structured_streaming}
 
 
 def _cut(table: pa.Table, parts: int) -> list[pa.Table]:
