@@ -77,7 +77,7 @@ def warm_up(
     hidden.write_text("".join(lines[i % len(lines)] + "\n" for i in range(FIRST)))
     hidden.rename(source / "000000.log")
     came = dict.fromkeys(range(len(watchers)), 0)
-    while running() and min(came.values()) < FIRST:
+    while min(came.values()) < FIRST and running():
         time.sleep(0.1)
         for number, watcher in enumerate(watchers):
             came[number] += sum(b.rows for watch in watcher.queries.values() for b in watch.take())
