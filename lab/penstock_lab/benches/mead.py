@@ -23,7 +23,7 @@ from penstock_lab.results import ResultsPage, Table
 
 PARTS = ("chain", "branch")
 #: Part -> load -> required mean responses; those of the long bursts are from simulations of the loop (``CHOSEN``).
-TARGETS = {
+TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
     "chain": {LONG: (2.6, 3.0, 3.5), RECORDED: (1.6, 2.0, 3.0)},
     "branch": {LONG: (4.0,), RECORDED: (2.0,)},
 }

@@ -55,14 +55,7 @@ def one_run(policy: str, master: str) -> Figures:
         outcome = measured(policy, trial, made)[0][0]
         quality = control_quality.figures(Path(trial.folder) / "journal.jsonl", target=TARGET)
     settled = quality.settling_time / trial.period
-    return {
-        "p95": outcome.p95,
-        "violations": 100 * outcome.violations / max(1, outcome.slots),
-        "late": 100 * outcome.late,
-        "core_seconds": outcome.core_seconds,
-        "changes": outcome.changes,
-        "steps": settled if np.isfinite(settled) else 0.0,
-    }
+    return {**outcome.figures, "steps": settled if np.isfinite(settled) else 0.0}
 
 
 def tell(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell]) -> None:
