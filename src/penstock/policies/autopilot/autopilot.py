@@ -183,10 +183,11 @@ class Autopilot:
             wanted = max(wanted, within(now, self.limits))  # rows are slow: nothing is given back
         changes = _changes(observation, wanted)
         chosen = scores[state.leader]
-        reason = f"{_in_words(state.leader, chosen)} on the last {chosen.seconds / 60:.0f} minutes"
+        slots = state.meter.costs.slots
+        reason = f"{_in_words(state.leader, chosen, slots)} on the last {chosen.seconds / 60:.0f} minutes"
         others = sorted((s.cost, n) for n, s in scores.items() if n != state.leader and s.cost < chosen.cost)
         if others:
-            reason += f"; {_in_words(others[-1][1], scores[others[-1][1]])}"
+            reason += f"; {_in_words(others[-1][1], scores[others[-1][1]], slots)}"
         if planned != rehearsal.shadow.planned:
             reason += (
                 f"; {spare:.0%} of its {rehearsal.shadow.planned:g}, since no minute before had such a load"
@@ -211,8 +212,8 @@ def _changes(observation: Observation, wanted: int) -> tuple[Change, ...]:
     return () if now is None or now == wanted else (Change(Knob.EXECUTORS, "", wanted),)
 
 
-def _in_words(name: str, s: Score) -> str:
-    return f"`{name}`: {s.late:.1%} late and {s.cost:.0f} core-seconds a minute"
+def _in_words(name: str, s: Score, slots: float) -> str:
+    return f"`{name}`: {s.late:.1%} late and {s.cost * slots:.0f} core-seconds a minute"
 
 
 def _spare(peaks: tuple[tuple[int, float], ...], now: float) -> float:
