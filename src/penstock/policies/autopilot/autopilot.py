@@ -8,7 +8,7 @@ of the real run at the costs measured in it and is controlled by the candidate. 
 
 Fit is a candidate with  late <= bound = max(allowed T / (T + 600 s), that of the most executors + half a point)  after T
 seconds of rehearsal: the shorter it was, the more what is to come may differ. ``allowed`` is the share of rows that may be
-late from now on, less than the share asked for where more than that were late in the real run so far
+late from now on: less than the share asked for where many were late in the real run so far, more where hardly any were
 (:mod:`penstock.policies.autopilot.budget`). Of the fit ones the one with the least  cost (1 + late / (5 bound))  leads, and
 its rehearsal's number of executors is the plan. In a minute whose load breaks the record M of all minutes before, the
 rehearsals know no better than the run, so the plan is
