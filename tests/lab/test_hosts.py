@@ -50,8 +50,8 @@ class RecordingHosts:
 def test_a_run_is_disturbed_even_where_the_batch_to_disturb_it_at_was_not_told(monkeypatch):
     """A driver tells the batches that it sees; those that end before it first looks are not among them."""
     lines = [
-        {"batch": batch, "at": 0.5 * batch, "seconds": 0.1, "hosts": 2, "executors": 2}
-        for batch in (14, 15, 40)
+        {"batch": batch, "at": 0.5 * batch, "seconds": seconds, "hosts": 2, "executors": 2}
+        for batch, seconds in ((14, 9.0), (15, 3.0), (40, 0.1))
     ]
     lines.append({"rows": 100, "equal": True})
     code = f"print({chr(10).join(map(json.dumps, lines))!r})"
@@ -61,6 +61,9 @@ def test_a_run_is_disturbed_even_where_the_batch_to_disturb_it_at_was_not_told(m
     found = hosts._watched(driver, made, True, hosts.Sizes(seconds=1, cut=0.0))
     assert made.done == [("cut", hosts.FIRST), ("heal", hosts.FIRST), ("kill", hosts.SECOND)]
     assert (found["batches"], found["silence"], found["executors"]) == (41, 12.5, [2, 2, 2])
+    assert (found["longest"], found["after_cut"]) == (9.0, 3.0), (
+        "the long batch before the cut is not its doing"
+    )
 
 
 def test_lost_windows_at_the_end_of_an_answer_are_noticed():
