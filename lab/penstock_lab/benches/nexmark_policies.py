@@ -117,9 +117,7 @@ def simulated(trial: PolicyTrial) -> PolicyFigures:
     out = run_policy(plant, policy, 5.0, made.seconds, target=TARGET, warm_up=START)
     quality = out.quality
     stepped = families.step_times(trial.seconds, SEED) if trial.load == "steps" else []
-    steps = steps_to_converge(
-        times_of_changes(out.tables), [at for at, _ in stepped if at >= START], QUIET
-    )
+    steps = steps_to_converge(times_of_changes(out.tables), [at for at, _ in stepped if at >= START], QUIET)
     return PolicyFigures(
         trial, out.late, quality.violation_share, out.core_seconds, quality.reconfigurations, steps
     )

@@ -141,7 +141,9 @@ class Dhalion:
                 words.append(f"{why}, but {kind} from {place.planned} is blacklisted")
                 continue
             change = self._resolve(kind, place, held)
-            words.append(f"{why}, but a new routing moves nothing" if kind == ROUTE and change is None else why)
+            words.append(
+                f"{why}, but a new routing moves nothing" if kind == ROUTE and change is None else why
+            )
             if change is not None:
                 return kind, change, "; ".join(words)
         return "", None, "; ".join(words)
