@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
 from pathlib import Path
@@ -119,6 +120,16 @@ class CellRuns:
         if not path.exists():
             path.write_text(json.dumps(make()))
         return dict(json.loads(path.read_text()))
+
+
+@contextmanager
+def kept_runs(page: Path, quick: bool, minutes: float | None = None) -> Iterator[CellRuns]:
+    """The runs beside a page; a quick call has a folder of its own that goes with it, since its runs are too small to keep."""
+    if not quick:
+        yield CellRuns.beside(page, minutes=minutes)
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        yield CellRuns.beside(Path(scratch) / page.name, 1, minutes)
 
 
 def plain_loop() -> float:

@@ -31,11 +31,15 @@ def _map2(dispersion: float) -> Callable[[float, int], Floats]:
 
 
 def _steps(seconds: float, seed: int) -> Floats:
-    """A new level every three to ten minutes, from half to four times the first."""
+    return Shaped(poisson(RATE), steps(*step_times(seconds, seed))).sample(seconds, seed)
+
+
+def step_times(seconds: float, seed: int) -> list[tuple[float, float]]:
+    """When the load of the family ``steps`` changes, and to which factor: every three to ten minutes, half to four times the first."""
     rng, at, found = np.random.default_rng(seed), 0.0, []
     while (at := at + float(rng.uniform(180, 600))) < seconds:
         found.append((at, float(np.exp(rng.uniform(np.log(0.5), np.log(4.0))))))
-    return Shaped(poisson(RATE), steps(*found)).sample(seconds, seed)
+    return found
 
 
 def _cosine(seconds: float, seed: int) -> Floats:

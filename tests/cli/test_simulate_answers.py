@@ -146,3 +146,12 @@ def test_a_loop_needs_an_end(tmp_path):
     done = run("trace", "generate", "--replay", file, "--output", tmp_path / "o.csv", "--loop")
     assert isinstance(done.exception, PenstockError)
     assert "--seconds" in str(done.exception)
+
+
+@pytest.mark.parametrize(("word", "late"), [("latency", 0.01), ("balance", 0.05), ("cost", 0.10)])
+def test_who_prefers_latency_has_an_autopilot_that_aims_at_fewer_late_tuples(monkeypatch, word, late):
+    made = []
+    monkeypatch.setattr("penstock.cli.simulate.run_jobs", lambda jobs, progress: made.extend(jobs) or [])
+    run("simulate", "--seconds", "60", "-p", "Autopilot", "--prefer", word)
+    (job,) = made
+    assert job.policy_object().late == late

@@ -1,6 +1,6 @@
 """Runs of a benchmark that is made several times."""
 
-from penstock_lab.cell_runs import Cell, CellRuns, Spread
+from penstock_lab.cell_runs import Cell, CellRuns, Spread, kept_runs
 
 
 def cell(way):
@@ -45,3 +45,16 @@ def test_runs_are_kept_beside_the_page_and_none_is_begun_after_its_time(tmp_path
     late.fill([cell("1 fixed")], lambda *_: {"delay": 1.0})
     assert late.of(cell("1 fixed")) == []
     assert (tmp_path / "kafka").is_dir()
+
+
+def test_a_quick_run_sees_no_full_one_and_leaves_nothing_behind(tmp_path):
+    page = tmp_path / "nexmark"
+    with kept_runs(page, quick=False) as full:
+        full.fill([cell("1 fixed")], lambda *_: {"delay": 1.0}, 1)
+    before = {p.name: p.read_text() for p in page.iterdir()}
+    with kept_runs(page, quick=True) as quick:
+        assert quick.of(cell("1 fixed")) == []
+        quick.fill([cell("1 fixed"), cell("Fuzzy")], lambda *_: {"delay": 2.0})
+        assert len(quick.of(cell("Fuzzy"))) == 1
+    assert not quick.folder.exists()
+    assert {p.name: p.read_text() for p in page.iterdir()} == before

@@ -10,6 +10,7 @@ from penstock.core.errors import PenstockError
 from penstock.policies import Threshold
 from penstock.policies.catalog import CATALOG, canonical, fitting, policy_named
 from penstock.policies.surroundings import PlantKind, Surroundings
+from penstock.policies.wishes import wish
 from penstock.testing import check_policy
 
 BATCHES = Surroundings(PlantKind.MICRO_BATCHES, workers=(2, 5), target=3.0)
@@ -34,6 +35,20 @@ def test_case_hyphens_and_underscores_do_not_matter(name, upper, between):
 def test_the_bounds_and_the_target_reach_the_policy():
     made = policy_named("mpc", BATCHES)
     assert (made.workers, made.target, made.drain, made.knob) == ((2, 5), 3.0, 3.0, Knob.EXECUTORS)
+
+
+@pytest.mark.parametrize("word", ["latency", "balance", "cost"])
+def test_the_share_that_may_be_late_reaches_those_who_aim_at_one(word):
+    late = wish(word).late
+    here = Surroundings(PlantKind.MICRO_BATCHES, workers=(2, 5), target=3.0, late=late)
+    assert policy_named("autopilot", here).late == late
+    assert policy_named("mpc", here).percentile == pytest.approx(1 - late)
+    assert policy_named("mead", here).percentile == pytest.approx(1 - late)
+
+
+def test_a_share_of_late_tuples_that_makes_no_sense_is_refused():
+    with pytest.raises(PenstockError, match="late"):
+        Surroundings(PlantKind.MICRO_BATCHES, late=1.0)
 
 
 def test_words_override_what_fits():

@@ -33,12 +33,23 @@ class SimulationJob:
     period: float
     metric: str
     warm_up: float
+    late: float = 0.05  # share of the tuples that may miss the target
+
+    def policy_object(self) -> Any:
+        """The policy, made for the plant and what was asked for."""
+        from penstock.policies.catalog import policy_named
+        from penstock.sim.plant_catalog import simulated_plant
+
+        plant = simulated_plant(self.plant)
+        return policy_named(
+            self.policy, plant.surroundings(self.parameters, self.target, self.period, self.late)
+        )
 
 
 def run_jobs(jobs: Sequence[SimulationJob], progress: bool = True) -> "list[ClosedLoopResult]":
     """The results in the order of the jobs; what is done is told on the error output while others run."""
     for job in jobs:
-        _policy(job)  # a mistake in a name is told before anything runs
+        job.policy_object()  # a mistake in a name is told before anything runs
     console = Console(stderr=True)
     shown = progress and console.is_terminal
     few = sum(len(j.stream.arrivals) for j in jobs) < _FEW
@@ -77,7 +88,7 @@ def execute(job: SimulationJob) -> "ClosedLoopResult":
     from penstock.sim.closed_loop import run_policy
     from penstock.sim.plant_catalog import simulated_plant
 
-    policy = _policy(job)
+    policy = job.policy_object()
     parameters = job.parameters | _standing(policy, job.parameters)
     plant = simulated_plant(job.plant).make(job.stream, parameters, job.seed)
     return run_policy(
@@ -90,14 +101,6 @@ def execute(job: SimulationJob) -> "ClosedLoopResult":
         name=job.policy,
         warm_up=job.warm_up,
     )
-
-
-def _policy(job: SimulationJob) -> Any:
-    from penstock.policies.catalog import policy_named
-    from penstock.sim.plant_catalog import simulated_plant
-
-    surroundings = simulated_plant(job.plant).surroundings(job.parameters, job.target, job.period)
-    return policy_named(job.policy, surroundings)
 
 
 def _standing(policy: Any, parameters: dict[str, float]) -> dict[str, float]:

@@ -168,7 +168,7 @@ def _mpc(s: Surroundings) -> Arguments:
         "alpha": 0.75,
         "steep": 5.0,
         "target": s.goal,
-        "percentile": 0.95,
+        "percentile": 1 - s.late,
         "workers": s.bounds,
         "speeds": s.shares if len(s.shares) > 1 else (),
         "speed_knob": Knob.CPU_SHARE,
@@ -188,7 +188,12 @@ def _mead(s: Surroundings) -> Arguments:
     counts = tuple(range(s.bounds[0], s.bounds[1] + 1))
     base: Arguments = {"target": s.goal, "max_states": 8, "keep": 2.0}
     if s.kind is PlantKind.MICRO_BATCHES:
-        base |= {"percentile": 0.95, "levels": s.shares or (1.0,), "replicas": counts, "knob": Knob.EXECUTORS}
+        base |= {
+            "percentile": 1 - s.late,
+            "levels": s.shares or (1.0,),
+            "replicas": counts,
+            "knob": Knob.EXECUTORS,
+        }
         # Fits of four states, two minutes old at most where they no longer fit: a comparison over an hour takes seconds
         # and not minutes. How much later or dearer that is than eight states fitted anew each time was not measured.
         base |= {"max_states": 4, "refit": 120.0}
@@ -201,7 +206,7 @@ def _mead(s: Surroundings) -> Arguments:
 
 
 def _autopilot(s: Surroundings) -> Arguments:
-    return {"target": s.goal, "limits": s.bounds}
+    return {"target": s.goal, "late": s.late, "limits": s.bounds}
 
 
 def _organic(s: Surroundings) -> Arguments:

@@ -249,12 +249,13 @@ def test_an_attached_query_goes_on_untouched_where_nothing_can_be_scaled(spark, 
     told, journal = [], MemoryJournal()
     query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("local").start()
     try:
-        handle = penstock.attach(query, period=0.5, journal=journal, notify=told.append)
+        handle = penstock.attach(query, period=0.5, journal=journal, notify=told.append, prefer="latency")
         until(lambda: handle.steps >= 3, "three steps")
         assert "local mode" in handle.problem
         assert told == [f"Nothing will be changed: {handle.problem}"]
         assert told[0] in journal.texts()
         assert query.isActive
+        assert (handle.settings.target, handle.settings.late) == (3.0, 0.01)
     finally:
         query.stop()
         handle.stop()

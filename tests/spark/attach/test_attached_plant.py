@@ -9,6 +9,7 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.guards import Guards, GuardState, check
 from penstock.policies import Static
+from penstock.policies.wishes import wished_late
 from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.attach import attached_plant as module
 from penstock.spark.attach.attached_plant import AttachedPlant
@@ -184,6 +185,11 @@ def test_partitions_limit_the_executors_and_the_reason_says_so(world):
     world.batch(100, sources=kafka([9] * 3, [9] * 3), stateOperators=[{"memoryUsedBytes": 1}])
     world.plant.observe()
     assert world.plant.observe().executors.limit == inf  # state is partitioned in another way
+
+
+def test_the_share_of_late_rows_of_a_wish_reaches_the_autopilot():
+    chosen = choose("Autopilot", Settings(executors=(1, 8), late=wished_late("latency")))
+    assert chosen.policy.late == 0.01
 
 
 def test_a_policy_is_held_to_a_lag_until_it_is_worked_off(world):
