@@ -151,8 +151,9 @@ class Fuzzy:
 
     def step(self, state: Averages, observation: Observation) -> tuple[Averages, Decision]:
         """Take the observation in; decide when the interval is over."""
-        if not observation.stages:
-            return state, Decision.keep("no stage to look at")
+        if not {self.panes, self.windows} & {n for s in observation.stages for n in (s.name, s.region)}:
+            known = ", ".join(s.name for s in observation.stages) or "none"
+            return state, Decision.keep(f"no stages named {self.panes} and {self.windows}; there are: {known}")
         panes, windows = (stages_at(observation, name)[0] for name in (self.panes, self.windows))
         if isnan(panes.utilisation) or isnan(windows.utilisation):
             return state, Decision.keep("the utilisation of a stage is unknown")
