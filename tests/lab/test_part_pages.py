@@ -1,7 +1,11 @@
 """Pages of benchmarks that are run a part at a time."""
 
 import numpy as np
+import typer
+from typer.testing import CliRunner
 
+from penstock_lab.benches import models
+from penstock_lab.cli import bench
 from penstock_lab.part_pages import write_page
 from penstock_lab.results import ResultsPage, Table
 
@@ -39,3 +43,17 @@ def test_rows_of_one_table_that_parts_share_stand_together(tmp_path):
     page = (tmp_path / "x.md").read_text()
     assert page.count("## Rates") == page.count("A note.") == 1
     assert "| one | 2 |\n| two | 3 |" in page
+
+
+def test_models_on_unseen_windows_have_a_page_of_their_own_and_leave_that_of_the_models(
+    tmp_path, monkeypatch
+):
+    app = typer.Typer()
+    bench.register(app)
+    monkeypatch.setattr(models, "run", lambda quick, folder, part: report(part, 2.0))
+    (tmp_path / "models.md").write_text("speed and accuracy")
+    done = CliRunner().invoke(app, ["models", "--part", "unseen", "-o", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "models.md").read_text() == "speed and accuracy"
+    assert "Table of unseen" in (tmp_path / "models-unseen.md").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models-unseen.md", "models.md"]

@@ -41,6 +41,8 @@ BENCHES: dict[str, str] = {
 
 #: Pages whose name differs from the benchmark's, since a paper's page has it already.
 PAGES = {"mead": "mead-spark"}
+#: Parts with a page of their own, which their benchmark's page does not have.
+PART_PAGES = {("models", "unseen"): "models-unseen"}
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +50,16 @@ def register(app: typer.Typer) -> None:
     app.command(
         name="bench", help="Measure performance: " + "; ".join(f"{k} ({v})" for k, v in BENCHES.items())
     )(bench)
+
+
+def page_of(name: str, part: str | None) -> tuple[str, str | None]:
+    """The page of a benchmark or a part, and the part that it is there; None where it is the whole page.
+
+    >>> page_of("mead", "branch"), page_of("models", "unseen")
+    (('mead-spark', 'branch'), ('models-unseen', None))
+    """
+    own = PART_PAGES.get((name, part or ""))
+    return (own, None) if own else (PAGES.get(name, name), part)
 
 
 def bench(
@@ -60,7 +72,8 @@ def bench(
     ),
     minutes: float | None = typer.Option(
         None,
-        help="How long, where a benchmark can be long or short (soak, chaos, elastic; autoscale: of each load).",
+        help="How long, where a benchmark can be long or short (soak, chaos), or how long to begin runs, where the next call "
+        "goes on (autoscale, elastic, mead).",
     ),
     output: Path = typer.Option(
         Path("penstock-runs/bench"), "--output", "-o", help="Folder for the page and its plots."
@@ -80,7 +93,7 @@ def bench(
     report = run(quick=quick, folder=output, **given)
     report.seconds = time.perf_counter() - start
     # Some benchmarks keep what their parts came to by themselves; those that name PARTS leave it to the page.
-    write_page(report, output, PAGES.get(name, name), part if hasattr(module, "PARTS") else None)
+    write_page(report, output, *page_of(name, part if hasattr(module, "PARTS") else None))
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
     else:
