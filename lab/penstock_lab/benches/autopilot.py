@@ -29,7 +29,7 @@ GOAL = 1.25
 RECORDED = "recorded"
 PARTS = (RECORDED, "seed-101", "seed-102")
 #: Names of the catalog that take part in the hindsight, beside Autopilot's own candidates.
-OTHERS = ("Ds2", "Hpa", "Dhalion", "Threshold", "RuleBased", "Mpc")
+OTHERS = ("Ds2", "Hpa", "Dhalion", "Threshold", "RuleBased", "Spl", "DynamicAllocation", "Mpc")
 
 
 @dataclass(frozen=True)
