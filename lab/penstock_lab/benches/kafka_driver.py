@@ -17,7 +17,7 @@ from penstock_lab.benches import kafka_by_hand
 from penstock_lab.benches.kafka_by_hand import COLUMNS, SCHEMA, WORDS
 
 #: How often, and after how many seconds, it is looked whether a run has caught up; one that cannot is measured all the same.
-LOOKS, BETWEEN_LOOKS = 12, 5.0
+LOOKS, BETWEEN_LOOKS = 36, 5.0
 
 
 def main(path: str) -> None:
