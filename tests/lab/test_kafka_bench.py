@@ -107,6 +107,10 @@ def test_a_reader_who_reads_all_the_while_counts_what_one_counts_who_comes_after
         for number in range(100):
             producer.produce(topics[number % 2], f"{outcome} {number}".encode())
         (producer.commit_transaction if outcome == "commit" else producer.abort_transaction)(60)
-    found = follower.finished()
-    assert [counts.total() for counts in found.values()] == [100, 100]
-    assert found == {topic: committed(broker, topic) for topic in topics}
+    whole = {topic: committed(broker, topic) for topic in topics}
+    assert [counts.total() for counts in whole.values()] == [100, 100]
+    assert follower.agrees(whole)
+    other = Follower(broker.servers, topics)
+    other.start()
+    whole[topics[0]][b"never sent"] += 1
+    assert not other.agrees(whole, patience=5.0)

@@ -69,8 +69,8 @@ def _compared(
     follower = Follower(setting.broker.servers, [killed[role] for role in roles])
     follower.start()
     made = _killed(killed, setting)
-    followed = follower.finished()
-    same = all(followed[killed[role]] == committed(setting.broker, killed[role]) for role in roles)
+    announce("compared")
+    same = follower.agrees({killed[role]: committed(setting.broker, killed[role]) for role in roles})
     _judge(report, setting, LABELS[kind], made, (answers(calm), answers(killed)), same)
 
 

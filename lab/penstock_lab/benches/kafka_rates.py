@@ -39,7 +39,7 @@ WAYS = {
 }
 
 _LAG = (
-    "Sent and taken are counted between the same two commits, half a minute apart, by the broker's offsets and by the run, once rows that waited at the start are worked off (or a minute has passed). "
+    "Sent and taken are counted between the same two commits, half a minute apart, by the broker's offsets and by the run, once rows that waited at the start are worked off (or three minutes have passed). "
     "The answer lag is from the end of a window to the arrival of its last row at a reader of committed messages; it holds the "
     "0.5 s that late rows are waited for."
 )

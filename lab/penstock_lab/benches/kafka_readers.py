@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,36 +53,28 @@ class Follower(threading.Thread):
         super().__init__(name="follower", daemon=True)
         self._consumer = _reader(servers, *topics)
         self._closed = threading.Event()
-        self._ends: dict[tuple[str, int], int] = {}
-        self._lock = threading.Lock()
         self.counted: dict[str, Counter[bytes]] = {topic: Counter() for topic in topics}
 
     def run(self) -> None:
         """Read until closed."""
-        end = confluent().KafkaError._PARTITION_EOF
         while not self._closed.is_set():
             for message in self._consumer.consume(5_000, 0.2):
                 if message.error() is None:
                     self.counted[message.topic()][message.value()] += 1
-                elif message.error().code() == end:
-                    with self._lock:
-                        self._ends[message.topic(), message.partition()] = message.offset()
 
-    def finished(self, patience: float = 120.0) -> dict[str, Counter[bytes]]:
-        """What was counted, once all that is in the topics was read; where that does not come about, what there is."""
+    def agrees(self, whole: Mapping[str, Counter[bytes]], patience: float = 60.0) -> bool:
+        """Whether it counts what somebody counted who read all of the topics afterwards; ends it."""
         give_up = time.monotonic() + patience
-        while time.monotonic() < give_up and not self._at_end():
+        while time.monotonic() < give_up and not self._has_read(whole):
             time.sleep(0.2)
+        time.sleep(2.0)  # what comes twice may still come
         self._closed.set()
         self.join()
         self._consumer.close()
-        return self.counted
+        return self.counted == whole
 
-    def _at_end(self) -> bool:
-        parts = [confluent().TopicPartition(t, p) for t in self.counted for p in range(ANSWERS)]
-        last = {(p.topic, p.partition): self._consumer.get_watermark_offsets(p, 30)[1] for p in parts}
-        with self._lock:
-            return all(self._ends.get(part, -1) >= offset for part, offset in last.items())
+    def _has_read(self, whole: Mapping[str, Counter[bytes]]) -> bool:
+        return all(self.counted[topic].total() >= found.total() for topic, found in whole.items())
 
 
 def committed(broker: LocalBroker, topic: str) -> Counter[bytes]:
@@ -108,6 +100,7 @@ def _reader(servers: str, *topics: str) -> Any:
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
         "enable.auto.commit": False,
+        "log_level": 0,  # brokers are killed here
     }
     consumer = library.Consumer(settings)
     consumer.assign([library.TopicPartition(t, p, 0) for t in topics for p in range(ANSWERS)])
