@@ -96,6 +96,12 @@ def test_bounds_that_contradict_are_refused():
         Surroundings(PlantKind.OPERATOR, workers=(4, 2))
 
 
+def test_a_flow_is_offered_the_rivals_that_scale_workers():
+    fits = fitting(PlantKind.REPLICAS)
+    assert {"Organic", "Ds2", "Hpa", "Dhalion"} <= set(fits)
+    assert policy_named("ds2", Surroundings(PlantKind.REPLICAS, workers=(1, 6))).limits == (1, 6)
+
+
 def test_what_fits_a_preference_query():
     fits = fitting(PlantKind.PREFERENCE)
     assert {"Fuzzy", "Ds2", "Mpc"} <= set(fits)

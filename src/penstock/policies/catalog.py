@@ -68,7 +68,7 @@ def fitting(kind: PlantKind) -> tuple[str, ...]:
     """The policies that are made for such a plant; the others run there, but have nothing to turn.
 
     >>> fitting(PlantKind.REPLICAS)
-    ('Static', 'Organic', 'PipelinedFission')
+    ('Static', 'Ds2', 'Hpa', 'Dhalion', 'Organic', 'PipelinedFission')
     """
     return tuple(name for name, entry in CATALOG.items() if kind in entry.kinds)
 
@@ -233,9 +233,9 @@ CATALOG: Mapping[str, CatalogEntry] = {
     "Threshold": CatalogEntry(Threshold, (*_WITH_WORKERS, *_WITH_SHARES), _threshold),
     "RuleBased": CatalogEntry(RuleBased, _WITH_WORKERS, _rule_based),
     "Spl": CatalogEntry(Spl, _WITH_WORKERS, _spl),
-    "Ds2": CatalogEntry(Ds2, _WITH_WORKERS, _ds2),
-    "Hpa": CatalogEntry(Hpa, _WITH_WORKERS, _scaling),
-    "Dhalion": CatalogEntry(Dhalion, _WITH_WORKERS, _dhalion),
+    "Ds2": CatalogEntry(Ds2, (*_WITH_WORKERS, PlantKind.REPLICAS), _ds2),
+    "Hpa": CatalogEntry(Hpa, (*_WITH_WORKERS, PlantKind.REPLICAS), _scaling),
+    "Dhalion": CatalogEntry(Dhalion, (*_WITH_WORKERS, PlantKind.REPLICAS), _dhalion),
     "DynamicAllocation": CatalogEntry(DynamicAllocation, (PlantKind.MICRO_BATCHES,), _scaling),
     "Mpc": CatalogEntry(Mpc, _WITH_WORKERS, _mpc),
     "Mead": CatalogEntry(Mead, (PlantKind.MICRO_BATCHES, PlantKind.OPERATOR, *_WITH_SHARES), _mead),
