@@ -52,22 +52,28 @@ def run_jobs(jobs: Sequence[SimulationJob], progress: bool = True) -> "list[Clos
         job.policy_object()  # a mistake in a name is told before anything runs
     console = Console(stderr=True)
     shown = progress and console.is_terminal
+    done: dict[int, ClosedLoopResult] = {}
+
+    def take(places: Sequence[int], results: "Sequence[ClosedLoopResult]") -> None:
+        done.update(zip(places, results, strict=True))
+        if shown:
+            names = ", ".join(jobs[i].policy for i in places)
+            console.print(f"{len(done)} of {len(jobs)}: {names}", markup=False, style="dim")
+
     few = sum(len(j.stream.arrivals) for j in jobs) < _FEW
     if few or len(jobs) < 2 or (os.cpu_count() or 1) < 2:
-        return [execute(job) for job in jobs]
+        for place, job in enumerate(jobs):
+            take([place], [execute(job)])
+        return list(done.values())
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
-    done: dict[int, ClosedLoopResult] = {}
     groups = _groups(jobs)
     # The mistakes of a forked process with threads are worse than the second that a new one takes to start.
     with ProcessPoolExecutor(min(len(groups), os.cpu_count() or 1), get_context("spawn")) as pool:
         waiting = {pool.submit(_execute_all, [jobs[i] for i in group]): group for group in groups}
         for finished in as_completed(waiting):
-            done |= zip(waiting[finished], finished.result(), strict=True)
-            if shown:
-                names = ", ".join(jobs[i].policy for i in waiting[finished])
-                console.print(f"{len(done)} of {len(jobs)}: {names}", markup=False, style="dim")
+            take(waiting[finished], finished.result())
     return [done[place] for place in range(len(jobs))]
 
 

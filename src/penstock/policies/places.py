@@ -1,4 +1,7 @@
-"""Where a policy scales: one place a stage, or one for the executors that all stages share; places are found by name."""
+"""Where a policy scales: one place a stage, one a region of pipelines, or one for the executors that all stages share.
+
+Places are found by the name of a stage or of its region.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,17 +87,26 @@ def busiest(stages: Sequence[StageObservation]) -> StageObservation:
 
 
 def places(observation: Observation, knob: Knob, where: str = "") -> list[Place]:
-    """The places of a knob that counts workers or executors; executors go by the busiest stage."""
+    """The places of a knob that counts workers or executors; executors and regions go by their busiest stage."""
     stages = stages_at(observation, where)
     if knob is not Knob.EXECUTORS:
-        found = [(s.name, s, observation.capacity(knob, s.name)) for s in stages]
-        return [Place(name, s, c, 1.0) for name, s, c in found if c is not None]
+        return _of_workers(observation, knob, stages)
     capacity = observation.executors
     if capacity is None or not stages:
         return []
     slots = observation.slots
     each = slots / capacity.observed if capacity.observed > 0 and isfinite(slots) else 1.0
     return [Place("", busiest(stages), capacity, each or 1.0)]
+
+
+def _of_workers(observation: Observation, knob: Knob, stages: Sequence[StageObservation]) -> list[Place]:
+    """A place for each stage, and one for each region, whose pipelines have the same replicas; none where there can be but one."""
+    together: dict[str, list[StageObservation]] = {}
+    for stage in stages:
+        replicated = bool(stage.region) and observation.capacity(knob, stage.region) is not None
+        together.setdefault(stage.region if replicated else stage.name, []).append(stage)
+    found = [(name, busiest(own), observation.capacity(knob, name)) for name, own in together.items()]
+    return [Place(name, s, c, 1.0) for name, s, c in found if c is not None and c.limit > 1]
 
 
 def within(count: float, limits: tuple[int, int]) -> int:

@@ -1,7 +1,7 @@
 """A flow run without Spark: the real runtime, routing, state files, commits and recovery, fed by hand."""
 
 from collections.abc import Mapping
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,12 @@ def start_in_process(
     journal: Journal | None = None,
     policy: AnyPolicy | None = None,
     slots: float = inf,
+    trigger: float = nan,
     gather: str | None = None,
 ) -> InProcessRun:
     """Start a flow without Spark, with checkpoint and outputs under ``folder``.
 
-    Its controller is not started: step it by hand, or start it.
+    Its controller is not started: step it by hand, or start it. ``trigger``: seconds that there are for a batch.
     """
     definition = Definition(graph)
     base = Path(folder)
@@ -92,7 +93,7 @@ def start_in_process(
     if policy is not None:
         program.weigh_keys()
     kept = journal or Journal()
-    plant = FlowPlant(program, Room(lambda: slots))
+    plant = FlowPlant(program, Room(lambda: slots), trigger)
     program.listen(plant.put)
     controller = Controller(plant, policy, journal=kept, period=0.0)
     try:
