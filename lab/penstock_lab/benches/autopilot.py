@@ -1,6 +1,6 @@
 """``penstock bench autopilot``: Autopilot with one setting on every load, beside the cheapest policy in hindsight.
 
-Seeds of the drawn families are not those that Autopilot's constants were chosen with (0 to 9).
+Seeds of the drawn families are none of those that were looked at while Autopilot's constants were chosen (0 to 9, 101, 102).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MEAN_CORES, MOST, TARGET, LATE, START = 2.0, 32, 5.0, 0.05, 300.0
 GOAL = 1.25
 #: Parts that can be run alone: the recorded loads, and a draw of every family by its seed.
 RECORDED = "recorded"
-PARTS = (RECORDED, "seed-101", "seed-102")
+PARTS = (RECORDED, "seed-103", "seed-104")
 #: Names of the catalog that take part in the hindsight, beside Autopilot's own candidates.
 OTHERS = ("Ds2", "Hpa", "Dhalion", "Threshold", "RuleBased", "Spl", "DynamicAllocation", "Mpc")
 
@@ -41,7 +41,7 @@ class Trial:
     seconds: float | None
 
 
-QUICK = [Trial(name, 101, 900.0) for name in ("steps", "map2-300")]
+QUICK = [Trial(name, 103, 900.0) for name in ("steps", "map2-300")]
 
 
 @dataclass(frozen=True)

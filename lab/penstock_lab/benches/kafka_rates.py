@@ -9,8 +9,8 @@ from statistics import fmean
 
 import numpy as np
 
-from penstock_lab.benches.kafka_readers import AnswerReader
 from penstock_lab.benches.kafka_by_hand import MOST
+from penstock_lab.benches.kafka_readers import AnswerReader
 from penstock_lab.benches.kafka_runs import Setting, driver, figures_of, producer, specified
 from penstock_lab.cell_runs import Cell, CellRuns, Figures
 from penstock_lab.judging import at_least, every

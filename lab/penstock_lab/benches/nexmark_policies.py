@@ -136,10 +136,10 @@ def _summary(found: list[PolicyFigures], names: list[str]) -> list[list[Any]]:
         over = [f.core_seconds / peak[f.trial.queries, f.trial.load] for f in mine]
         rows.append([
             name, f"{_kept(found, name)} of {len(mine)}", f"{np.mean([f.late for f in mine]):.1%}", float(np.mean(over)),
-            float(np.mean([f.changes for f in mine])), _told(np.mean(stepped) if stepped else nan),
+            float(np.mean([f.changes for f in mine])), _told(float(np.mean(stepped)) if stepped else nan),
         ])  # fmt: skip
     return rows
 
 
 def _told(steps: float) -> str | float:
-    return "-" if isnan(steps) else float(steps)
+    return "-" if isnan(steps) else steps
