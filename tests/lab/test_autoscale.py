@@ -52,6 +52,7 @@ def test_an_outcome_counts_the_load_alone_not_the_warm_up():
     assert outcome.core_seconds == (1 + 3) * 2.0 * 0.5
     assert outcome.changes == 2
     assert outcome.p95 == 9.0
+    assert (outcome.figures["late"], outcome.figures["violations"]) == (50.0, 50.0)
 
 
 def test_one_load_comes_right_after_the_warm_up():

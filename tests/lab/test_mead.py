@@ -47,8 +47,8 @@ def test_claims_are_made_of_what_was_run_only(tmp_path):
         kept.fill([cell], lambda *_, mean=mean: {"mean": mean, "p95": 3.0, "cpu": 0.7, "changes": 1.0}, 1)
     tell(report, kept, cells("branch"), tmp_path)
     assert [c.text for c in report.claims] == [
-        "branch, MAP(2), I = 2000: MAP meets 2.6 s",
-        "branch, MAP(2), I = 2000: MAP at 2.6 s uses less CPU than the static maximum",
+        "branch, MAP(2), I = 2000: MAP meets 4 s",
+        "branch, MAP(2), I = 2000: MAP at 4 s uses less CPU than the static maximum",
     ]
     assert [c.holds for c in report.claims] == [True, False]
     assert "2.2 (1 run) s" in report.claims[0].measured
@@ -74,13 +74,15 @@ def test_the_branch_says_what_it_leaves_out_and_both_how_targets_were_chosen(tmp
     for part in PARTS:
         tell(report, made_up(tmp_path, part, 1.2), cells(part), tmp_path)
     notes = {table.title.partition(":")[0]: table.note for table in report.tables}
-    assert "chosen beforehand in a simulation" in notes[f"Chain, {LONG}"]
+    for part in PARTS:
+        assert "chosen beforehand in a simulation" in notes[f"{part.capitalize()}, {LONG}"]
+        assert "chosen beforehand" not in notes[f"{part.capitalize()}, {RECORDED}"]
     assert "Left out" in notes[f"Branch, {LONG}"]
     assert "Left out" not in notes[f"Chain, {LONG}"]
 
 
 def test_reactive_ways_have_no_requirement():
-    assert [c.way for c in cells("branch")][:3] == ["static maximum", "threshold", "MAP, 2.6 s"]
+    assert [c.way for c in cells("branch")][:3] == ["static maximum", "threshold", "MAP, 4 s"]
 
 
 def test_the_plot_has_a_panel_for_every_load(tmp_path):

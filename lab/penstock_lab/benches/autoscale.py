@@ -71,6 +71,18 @@ class AutoscaleResult:
     changes: int  # executors that came or went
     overhead: float
 
+    @property
+    def figures(self) -> Figures:
+        """What is kept of a run; violations and late rows in per cent."""
+        return {
+            "p95": self.p95,
+            "violations": 100 * self.violations / max(1, self.slots),
+            "late": 100 * self.late,
+            "core_seconds": self.core_seconds,
+            "changes": self.changes,
+            "overhead": self.overhead,
+        }
+
 
 def run(quick: bool, folder: Path, minutes: float | None = None) -> ResultsPage:
     """Run what is missing of all ways under all loads, compare, check the goals; no run is begun after so many ``minutes``."""
@@ -116,14 +128,7 @@ def one_run(cell: Cell, number: int, master: str, seconds: float, place: Path) -
         (outcome,), (times, held, slots, rate) = measured(cell.way, trial, loads)
     if number == 0:
         np.savez_compressed(place / f"{cell.name}.npz", times=times, held=held, slots=slots, rate=rate)
-    return {
-        "p95": outcome.p95,
-        "violations": 100 * outcome.violations / max(1, outcome.slots),
-        "late": 100 * outcome.late,
-        "core_seconds": outcome.core_seconds,
-        "changes": outcome.changes,
-        "overhead": outcome.overhead,
-    }
+    return outcome.figures
 
 
 def _curve(place: Path, cell: Cell) -> Any:

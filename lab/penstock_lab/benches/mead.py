@@ -22,10 +22,10 @@ from penstock_lab.data import data_file
 from penstock_lab.results import ResultsPage, Table
 
 PARTS = ("chain", "branch")
-#: Part -> load -> required mean responses; those of the long bursts are from a simulation of the loop of the chain.
-TARGETS = {
+#: Part -> load -> required mean responses; those of the long bursts are from simulations of the loop (``CHOSEN``).
+TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
     "chain": {LONG: (2.6, 3.0, 3.5), RECORDED: (1.6, 2.0, 3.0)},
-    "branch": {LONG: (2.6,), RECORDED: (2.0,)},
+    "branch": {LONG: (4.0,), RECORDED: (2.0,)},
 }
 SECONDS = {RECORDED: 50.0, LONG: 90.0}
 QUICK_SECONDS = 20.0
@@ -45,11 +45,24 @@ WHY_MG1 = (
     "paper tuples are served one by one, and the same error of the model costs orders of magnitude (penstock papers mead "
     "shows it)."
 )
+#: How the targets of the long bursts came about.
+CHOSEN = {
+    "chain": (
+        " The targets were chosen beforehand in a simulation of this loop, in which the static maximum gave 2.4 s and Poisson "
+        "arrivals led to 3.4 to 3.6 s; a machine that is faster than assumed there leaves room for errors at the looser ones."
+    ),
+    "branch": (
+        " The target was chosen beforehand in a simulation of this loop with batches of 0.45 to 0.63 s and 0.42 ms a line, in which the "
+        "static maximum gave 2.2 to 2.6 s and a matcher with 60 % of its CPU 4.3 to 4.9 s."
+    ),
+}
+#: What a part leaves out, and why.
 LEFT_OUT = {
     "chain": "",
     "branch": (
-        " Left out, since the chain has it: all but one required response of each load (under the recorded trace every model met "
-        "every one there; under the MAP(2) stream the tightest tells the models apart)."
+        " Half as many lines as in the chain: a branch works a batch off in three jobs, in a first run in 0.63 s and 0.42 ms a line with all CPU, "
+        "which at 1200 lines/s is more than a trigger. Left out: all required responses but one of each load; in the chain every model met "
+        "every one under the recorded trace."
     ),
 }
 
@@ -128,10 +141,7 @@ def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
         "the three operators. The paper's targets of 0.1 s to 5 s are for tuples that are served one by one."
     )
     if load == LONG:
-        note += (
-            " The targets were chosen beforehand in a simulation of the chain's loop, in which the static maximum gave 2.4 s and Poisson "
-            "arrivals led to 3.4 to 3.6 s; a machine that is faster than assumed there leaves room for errors at the looser ones."
-        )
+        note += CHOSEN[part]
     note += LEFT_OUT[part] + f" {kept.speed(own)}".rstrip()
     return Table(f"{part.capitalize()}, {load}: mean response requirement", columns, rows, note)
 

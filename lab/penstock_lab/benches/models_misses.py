@@ -27,8 +27,8 @@ CAUSES = {
         "rest, while the model tells of the long run"
     ),
     "edge": (
-        f"the model comes within a factor of 2 at a load {NEXT_LOAD:g} higher or lower: the fastest stretch of the window just begins to overload "
-        "the server, where the response grows a hundredfold from one load to the next, and a level of the rate is a mean over such stretches"
+        f"the model comes within a factor of 2 at a load {NEXT_LOAD:g} higher or lower: a small error of a rate is a large one of the response, "
+        "most where the fastest stretch of the window just begins to overload the server, and a level of the rate is a mean over such stretches"
     ),
     "trend": (
         "none of these: the rate moves one way through the window, or reaches a level once, and a stationary process of at most 16 states "

@@ -57,14 +57,7 @@ def one_run(policy: str, master: str) -> Figures:
         times = times_of_changes(Path(trial.folder) / "journal.jsonl")
         result = np.load(Path(trial.folder) / "result.npz")
         to_converge = changes_to_converge(times, float(result["journal_began"] - result["began"]))
-    return {
-        "p95": outcome.p95,
-        "violations": 100 * outcome.violations / max(1, outcome.slots),
-        "late": 100 * outcome.late,
-        "core_seconds": outcome.core_seconds,
-        "changes": outcome.changes,
-        "to_converge": to_converge,
-    }
+    return {**outcome.figures, "to_converge": to_converge}
 
 
 def changes_to_converge(times: Sequence[float], offset: float) -> float:
