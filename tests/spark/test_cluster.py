@@ -22,7 +22,7 @@ SCALE = """
     import penstock.spark
     from penstock.spark.actuators.executor_probe import reach
     from penstock.spark.actuators.executors import Executors
-    from penstock.spark.attach.executor_groups import local_pids
+    from penstock.spark.actuators.local_executors import local_pids
     from penstock.spark.cluster import LocalCluster
 
     config = LocalCluster().session_config(executor_memory="512m")

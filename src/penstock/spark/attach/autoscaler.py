@@ -28,7 +28,7 @@ from penstock.policies.lag import HeldToLag
 from penstock.policies.own_process import OwnProcess
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
-from penstock.spark.actuators.power import refuse_power
+from penstock.spark.actuators.power import MachinePower, machine_power
 from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import Watcher
@@ -68,6 +68,7 @@ class Autoscaler(Controlled):
         self.journal, self._owns_journal = _journal(journal, session, settings, label)
         self._careful = CarefulJournal(self.journal, notify or _to_terminal)
         self._watcher = Watcher(session, wanted)
+        self._power: MachinePower | None = None
         self._policy = self._choose(policy)
         self._plant = self._make_plant()
         self.controller = Controller(
@@ -102,7 +103,7 @@ class Autoscaler(Controlled):
         return self
 
     def stop(self) -> None:
-        """End the controller and take back the CPU quotas; the queries and their executors stay as they are."""
+        """End the controller and take back CPU quotas and frequency cap; the queries and their executors stay as they are."""
         self._stop.set()
         self._watcher.changed.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -166,7 +167,7 @@ class Autoscaler(Controlled):
     def _choose(self, policy: AnyPolicy | str | None) -> AnyPolicy:
         try:
             chosen = choose(policy, self.settings)
-            refuse_power(chosen, "an attached query")
+            self._power = machine_power(self._session, chosen)
             chosen.start()  # a policy is user code, and what it raises must not reach the program that runs the query
             return chosen
         except PenstockError as error:
@@ -193,6 +194,7 @@ class Autoscaler(Controlled):
             self._watcher,
             executors,
             groups,
+            self._power,
             warn=self._tell_and_record,
             partition_limit=self.settings.partition_limit,
         )
@@ -298,6 +300,7 @@ class Autoscaler(Controlled):
             inside = self._policy.policy if isinstance(self._policy, HeldToLag) else self._policy
             for part in (
                 self._groups,
+                self._power,
                 self._endpoint,
                 self._page,
                 self._careful if self._owns_journal else None,
