@@ -1,6 +1,10 @@
 """Rows on their way to a table, and versions that are dropped as damaged: every row is there once; no Spark needed."""
 
+import json
+import sys
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -8,7 +12,7 @@ import penstock as ps
 from penstock.core.errors import PenstockError
 from penstock.dataflow import running_count
 from penstock.dataflow.graph import Graph
-from penstock.spark import DeltaTable
+from penstock.spark import DeltaTable, KafkaTopic
 from penstock.spark.runtime.arrow_data import write_parquet, write_segments
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.manifest import Manifest
@@ -145,7 +149,7 @@ def test_files_need_no_manifest_to_be_made_again(tmp_path):
     checkpoint._manifest(2).write_text("{")
     run(tmp_path, Numbers(400), tmp_path / "out")
     files = sorted((tmp_path / "out").glob("*.parquet"))
-    assert [n for f in files for n in pa.parquet.read_table(f)["n"].to_pylist()] == list(range(400))
+    assert [n for f in files for n in pq.read_table(f)["n"].to_pylist()] == list(range(400))
 
 
 def test_a_receiver_that_is_ahead_of_the_checkpoint_is_noticed(tmp_path):
@@ -204,3 +208,97 @@ def test_what_was_sent_when_the_run_ended_is_not_sent_again_with_a_later_batch(t
     again.finish()
     assert in_table(tmp_path) == list(range(1, 17))
     assert not list(tmp_path.rglob("*.dropped"))
+
+
+def failing(name, **given):
+    """An operator that puts aside whatever it gets."""
+
+    def fail(*rows_and_output):
+        raise ValueError(name)
+
+    return ps.operator(output={"v": str}, on_error="dead-letter", **given)(fail)
+
+
+def two_kinds(**options):
+    """Two operators put aside rows whose column v is a number here and a text there."""
+    graph = Graph("letters")
+    graph.source("numbers", {"v": int}).through(failing("no number"), name="numeric").sink("a")
+    graph.source("texts", {"v": str}).through(failing("no text"), name="textual").sink("b")
+    return start_in_process(graph, options.pop("folder"), groups=8, **options)
+
+
+KINDS = {"numbers": pa.table({"v": [1]}), "texts": pa.table({"v": ["x"]})}
+
+
+@pytest.mark.parametrize("gather", [None, "1 hour"])
+def test_dead_letters_of_several_kinds_go_into_one_table(tmp_path, gather):
+    run = two_kinds(folder=tmp_path, gather=gather, dead_letters=DeltaTable(str(tmp_path / "table")))
+    run.feed(KINDS)
+    run.feed({"texts": KINDS["texts"]})
+    run.finish()
+    rows = deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    assert sorted((r["operator"], json.loads(r["row"])["v"]) for r in rows) == [
+        ("numeric", 1),
+        ("textual", "x"),
+        ("textual", "x"),
+    ]
+    assert {r["reason"].rpartition(" ")[2] for r in rows} == {"number", "text"}
+
+
+def test_a_dead_letter_may_have_a_reason_of_its_own(tmp_path):
+    graph = Graph("letters")
+    graph.source("claims", {"reason": str}).through(failing("no claim"), name="judge").sink("out")
+    run = start_in_process(graph, tmp_path, dead_letters=DeltaTable(str(tmp_path / "table")))
+    run.feed({"claims": pa.table({"reason": ["rain"]})})
+    run.finish()
+    assert [json.loads(row) for row in in_table(tmp_path, "row")] == [{"_reason": "rain"}]
+    assert in_table(tmp_path, "reason") == ["ValueError: no claim"]
+
+
+@pytest.mark.parametrize("gather", [None, "1 hour"])
+def test_an_operator_with_two_kinds_of_input_puts_both_aside(tmp_path, gather):
+    graph = Graph("letters")
+    texts = graph.source("texts", {"k": int, "v": str})
+    both = failing("neither", inputs=("left", "right"), keys="k", state={"n": int})
+    graph.source("numbers", {"k": int, "v": int}).through(both, texts, name="both").sink("out")
+    run = start_in_process(graph, tmp_path, groups=8, gather=gather)
+    run.feed({source: table.add_column(0, "k", pa.array([7])) for source, table in KINDS.items()})
+    run.finish()
+    files = sorted((tmp_path / "dead" / "both").glob("*.parquet"))
+    assert sorted(str(v) for f in files for v in pq.read_table(f)["v"].to_pylist()) == ["1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("to", "missing", "sentence"),
+    [
+        (
+            KafkaTopic("127.0.0.1:1", "t", patience=1),
+            "",
+            r"No Kafka broker answers at '127.0.0.1:1' \(.*efused.*",
+        ),
+        (KafkaTopic("127.0.0.1:1", "t"), "confluent_kafka", "Kafka needs the package confluent-kafka: .*"),
+        (DeltaTable("/proc/table"), "deltalake", "Delta tables need the package deltalake: .*"),
+    ],
+)
+def test_what_results_cannot_be_sent_to_is_told_before_anything_is_started(
+    tmp_path, monkeypatch, to, missing, sentence
+):
+    graph = Graph("words")
+    graph.source("words", {"word": str}).through(count).sink("counts", to)
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(PenstockError, match=f"^{sentence}$"):
+        start_in_process(graph, tmp_path)
+    monkeypatch.undo()
+    graph = Graph("words")
+    graph.source("words", {"word": str}).through(count).sink("counts", DeltaTable(str(tmp_path / "table")))
+    run = start_in_process(graph, tmp_path)  # nothing holds the checkpoint
+    run.feed({"words": pa.table({"word": ["a"]})})
+    run.finish()
+    assert in_table(tmp_path) == [1]
+
+
+def test_a_table_that_cannot_be_used_is_told_in_one_sentence(tmp_path):
+    (tmp_path / "table").write_text("a file")
+    with pytest.raises(PenstockError, match=r"The Delta table '.*' cannot be used: [^\n]*$"):
+        run(tmp_path, Numbers(50))

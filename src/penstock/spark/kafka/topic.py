@@ -44,7 +44,8 @@ class KafkaTopic(Destination):
     topic
         The topic's name. It must exist, unless the brokers make topics by themselves; ``TOPIC.penstock`` is made here.
     key
-        The column that makes a message's key; without one messages are spread over the partitions.
+        The column that makes a message's key; without one messages are spread over the partitions (as are dead letters
+        of operators whose tuples have no such column).
     value
         The column (text or bytes) that is the message; by default a message is a JSON object of all columns.
     settings
@@ -167,11 +168,20 @@ class TopicDelivery:
                 self._producer.poll(0.1)
 
     def _messages(self, rows: Waiting) -> Iterator[tuple[bytes | None, bytes]]:
-        for table in rows.tables():
-            keys = self._column(table, self._topic.key) if self._topic.key else [None] * table.num_rows
+        for operator, table in rows.by_operator():
+            if operator and "operator" not in table.column_names:
+                table = table.append_column("operator", pa.array([operator] * table.num_rows))
+            keys = self._keys(table, bool(operator))
             values = self._column(table, self._topic.value) if self._topic.value else json_rows(table)
             for key, value in zip(keys, values, strict=True):
                 yield key, value or b""
+
+    def _keys(self, table: pa.Table, aside: bool) -> list[bytes | None]:
+        """Keys of messages; rows that operators put ``aside`` are of several kinds, and some may have no such column."""
+        name = self._topic.key
+        if name is None or (aside and name not in table.column_names):
+            return [None] * table.num_rows
+        return self._column(table, name)
 
     def _column(self, table: pa.Table, name: str) -> list[bytes | None]:
         if name not in table.column_names:

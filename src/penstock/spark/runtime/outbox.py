@@ -34,13 +34,6 @@ class Waiting:
         for file in self.files:
             yield "" if file.parent == self.base else file.parent.name, read_parquet(file)
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Their rows; the operator that put them aside becomes a column."""
-        for operator, table in self.by_operator():
-            if operator and "operator" not in table.column_names:
-                table = table.append_column("operator", pa.array([operator] * table.num_rows))
-            yield table
-
 
 class Delivery(Protocol):
     """A way to a receiver, for one run."""
