@@ -85,7 +85,8 @@ def _best(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[datetime, Any]]:
 
 def _rows(spark: Any, spec: Mapping[str, Any], schema: str) -> Any:
     options = {"kafka.bootstrap.servers": spec["servers"], "subscribe": spec["topic"]}
-    raw = spark.readStream.format("kafka").options(**options, startingOffsets=spec["start"]).load()
+    options |= {"startingOffsets": spec["start"], "maxOffsetsPerTrigger": str(spec["most"])}
+    raw = spark.readStream.format("kafka").options(**options).load()
     raw.createOrReplaceTempView("raw")
     return spark.sql(f"SELECT j.* FROM (SELECT from_json(string(value), '{schema}') AS j FROM raw)")
 
