@@ -9,7 +9,6 @@ from statistics import fmean
 
 import numpy as np
 
-from penstock_lab.benches.kafka_by_hand import MOST
 from penstock_lab.benches.kafka_readers import AnswerReader
 from penstock_lab.benches.kafka_runs import Setting, driver, figures_of, producer, specified
 from penstock_lab.cell_runs import Cell, CellRuns, Figures
@@ -25,6 +24,9 @@ COLUMNS = (
     "moments with an answer",
 )
 FIGURES = ("sent", "taken", "lag_p50", "lag_p95", "moments")
+#: Seconds of rows that one batch may take, by Penstock and by hand alike: without a limit, batches of a way that falls behind double
+#: in length, and a run has too few of them to measure.
+MOST = 5
 #: How often a batch begins, by Penstock and by hand alike.
 TRIGGERS = {"skyline": "250 milliseconds", "words": "500 milliseconds"}
 #: The share of the offered rows that counts as held: batches end between two looks.
@@ -113,7 +115,7 @@ def _compared(
     kept.fill(cells, _measuring(setting, rate))
     found = [{figure: kept.spread(cell, figure) for figure in FIGURES} for cell in cells]
     rows = [(WAYS[cell.way], *map(str, figures.values())) for cell, figures in zip(cells, found, strict=True)]
-    told = f"{rate:,} rows/s offered; mean ± standard deviation of the runs. By hand a batch takes at most {MOST:,} rows. {note} {kept.speed(cells)}"
+    told = f"{rate:,} rows/s offered, at most {MOST * rate:,} rows a batch; mean ± standard deviation of the runs. {note} {kept.speed(cells)}"
     report.tables.append(Table(title, COLUMNS, rows, told))
     if not setting.quick:  # five seconds of one run hold nothing
         ours, hand = kept.of(cells[0]), kept.of(cells[1])
@@ -163,6 +165,7 @@ def _kept(setting: Setting) -> CellRuns:
 def _cell(setting: Setting, rate: int, way: str) -> Cell:
     spec = {
         "rate": rate,
+        "most": MOST * rate,
         "trigger": TRIGGERS["words" if "words" in way else "skyline"],
         "warm_up": setting.sizes.warm_up,
         "seconds": setting.sizes.seconds,

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.core.errors import PenstockError
 from penstock.testing.kafka import LocalBroker
+from penstock.testing.processes import die_with_parent
 from penstock_lab.benches.kafka_readers import ANSWERS
 from penstock_lab.cell_runs import RUNS
 
@@ -101,6 +102,7 @@ def driver(spec: dict[str, Any]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-m", "penstock_lab.benches.kafka_driver", str(file)],
             start_new_session=True,
+            preexec_fn=die_with_parent,
             stdout=subprocess.PIPE if "seconds" in spec else subprocess.DEVNULL,
             stderr=log,
         )
@@ -129,6 +131,7 @@ def producer(
     arguments = [spec["servers"], spec["topic"], kind, rate, seconds, parts, spoilt]
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock_lab.benches.kafka_producer", *map(str, arguments)],
+        preexec_fn=die_with_parent,
         stdout=subprocess.DEVNULL,
     )
     try:
