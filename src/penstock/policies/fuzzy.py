@@ -153,7 +153,9 @@ class Fuzzy:
         """Take the observation in; decide when the interval is over."""
         if not {self.panes, self.windows} & {n for s in observation.stages for n in (s.name, s.region)}:
             known = ", ".join(s.name for s in observation.stages) or "none"
-            return state, Decision.keep(f"no stages named {self.panes} and {self.windows}; there are: {known}")
+            return state, Decision.keep(
+                f"no stages named {self.panes} and {self.windows}; there are: {known}"
+            )
         panes, windows = (stages_at(observation, name)[0] for name in (self.panes, self.windows))
         if isnan(panes.utilisation) or isnan(windows.utilisation):
             return state, Decision.keep("the utilisation of a stage is unknown")

@@ -92,7 +92,11 @@ def measured(meter: Meter, observation: Observation) -> Meter:
     cold = 2 if grown else max(0, meter.cold - 1)
     stretch = _stretched(meter, stage, overhead, slots * executors.observed) if not cold else meter.stretch
     costs = MeasuredCosts(
-        max(trigger, NO_INTERVAL), stretch * overhead, stretch * stage.service_time, max(slots, 1e-3), max(late, 0.0)
+        max(trigger, NO_INTERVAL),
+        stretch * overhead,
+        stretch * stage.service_time,
+        max(slots, 1e-3),
+        max(late, 0.0),
     )
     return Meter(costs, stretch, asked, executors.observed, cold)
 
