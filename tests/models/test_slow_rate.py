@@ -1,4 +1,4 @@
-"""Near-constant gaps whose rate changes slowly: what makes queues is the rate, and a fit has to have it."""
+"""Gaps whose rate changes slowly, near-constant ones above all: what makes queues is the rate, and a fit has to have it."""
 
 import numpy as np
 import pytest
@@ -57,6 +57,13 @@ def ratio(gaps, fit, load=0.9):
 )
 def test_the_response_at_high_load_is_predicted_within_a_factor_of_two(kind, factor, scv, dwell, seed):
     gaps = gaps_of(kind, factor, scv, dwell, seed)
+    assert 0.5 < ratio(gaps, fit_kpc(gaps, best=1)[0]) < 2.0
+
+
+@pytest.mark.parametrize("scv", [1.0, 4.0])
+@pytest.mark.parametrize(("dwell", "seed"), [(1000, 1), (2000, 2), (2000, 3)])
+def test_gaps_that_vary_on_their_own_too_leave_the_slow_change_to_be_seen(scv, dwell, seed):
+    gaps = gaps_of(waving, 3.0, scv, dwell, seed)
     assert 0.5 < ratio(gaps, fit_kpc(gaps, best=1)[0]) < 2.0
 
 

@@ -1,13 +1,14 @@
 """Ways to scale a streaming query on a real standalone cluster, under bursty load, side by side.
 
 Executors are held to half a core each, so that four fit on two cores. Every way runs the same rows in a process of
-its own: a warm-up, then the Bellcore trace sped up, then a MAP(2) stream with index of dispersion 1000.
+its own: a warm-up, then the Bellcore trace sped up, or a MAP(2) stream with index of dispersion 1000. Every finished run is kept
+beside the page, so the same call again goes on where it stopped; ``--minutes`` ends a call early.
 """
 
-import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,11 @@ from penstock.picture import BLUE, GREEN, INK, PURPLE, RED, picture
 from penstock.spark.cluster import LocalCluster
 from penstock.traffic import map2, poisson
 from penstock.traffic.trace import read_trace
+from penstock_lab.benches.autoscale_goals import MOST, REACTIVE, judge
+from penstock_lab.cell_attempts import attempt_all, missing
+from penstock_lab.cell_runs import RUNS, Cell, CellRuns, Figures, Spread
 from penstock_lab.data import data_folder
-from penstock_lab.results import ResultsPage, Table, announce
+from penstock_lab.results import ResultsPage, Table
 from penstock_lab.trials.autoscale import AutoscaleTrial, request
 
 #: Seconds in which executors come up and compile, and a policy that fits models sees warm batches before it is judged.
@@ -31,8 +35,7 @@ SLOT = 2.0  # seconds of arrivals that are judged together
 
 #: Name in the tables -> method of the trial, idle time of Spark's own allocation.
 WAYS: dict[str, tuple[str, str]] = {
-    "static minimum (1)": ("minimum", ""),
-    "static maximum (4)": ("maximum", ""),
+    MOST: ("maximum", ""),
     "Spark dynamic allocation": ("dynamic", "60s"),
     "Spark dynamic allocation, idle 1 s": ("dynamic", "1s"),
     "Threshold": ("threshold", ""),
@@ -40,10 +43,18 @@ WAYS: dict[str, tuple[str, str]] = {
     "Spl": ("spl", ""),
     "Mead": ("mead", ""),
     "Mpc": ("mpc", ""),
+    "static minimum (1)": ("minimum", ""),
 }
-QUICK = ("static maximum (4)", "Mpc")
-#: The policies, all held to the same goals.
-OURS = ("Threshold", "RuleBased", "Spl", "Mead", "Mpc")
+#: The most telling first: a call may be ended early.
+ORDER = (MOST, REACTIVE, "Mpc", "Mead", *WAYS)
+QUICK = (MOST, "Mpc")
+#: Seconds of each load, and of a quick look.
+SECONDS, QUICK_SECONDS = 300.0, 24.0
+TARGET = 6.0
+SEED = 5
+#: So many of the ways come under all loads before the others do.
+TELLING = 4
+FIGURES = ("p95", "violations", "late", "core_seconds", "changes")
 
 
 @dataclass(frozen=True)
@@ -62,32 +73,71 @@ class AutoscaleResult:
 
 
 def run(quick: bool, folder: Path, minutes: float | None = None) -> ResultsPage:
-    """Run all ways, compare, check the goals; ``minutes`` of each load instead of 36 seconds."""
-    words = "" if minutes is None else f" --minutes {minutes:g}"
+    """Run what is missing of all ways under all loads, compare, check the goals; no run is begun after so many ``minutes``."""
+    words = " --quick" if quick else ""
     report = ResultsPage("Autoscaling of a Spark query under bursts", "penstock bench autoscale" + words)
-    seconds = 60.0 * minutes if minutes is not None else 24.0 if quick else 36.0
-    target = 6.0
-    loads = make_loads(seconds)
-    names = QUICK if quick else tuple(WAYS)
-    outcomes: list[AutoscaleResult] = []
-    curves: dict[str, tuple[Floats, Floats, Floats, Floats]] = {}
-    work = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    try:
-        np.save(work / "arrivals.npy", loads.arrivals)
+    # A quick look must not pass for a run of the page.
+    place = folder / ("autoscale-quick" if quick else "autoscale")
+    kept = CellRuns.beside(place, 1 if quick else RUNS, minutes)
+    cells, seconds = cells_of(quick), QUICK_SECONDS if quick else SECONDS
+    if missing(kept, cells):
         with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
-            for name in names:
-                announce(f"{name}: {loads.arrivals[-1]:.0f} s of load")
-                trial = _trial(name, cluster.master, work, target)
-                found, curve = measured(name, trial, loads)
-                outcomes += found
-                curves[name] = curve
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    for load in loads.names:
-        report.tables.append(_table(load, [o for o in outcomes if o.load == load], target))
-    _claims(report, outcomes, target)
-    report.plots.append(_plot(folder / "autoscale.png", curves, loads, target))
+            attempt_all(
+                report,
+                kept,
+                cells,
+                lambda cell, number: one_run(cell, number, cluster.master, seconds, place),
+            )
+    for load in dict.fromkeys(cell.load for cell in cells if kept.of(cell)):
+        own = [cell for cell in cells if cell.load == load and kept.of(cell)]
+        report.tables.append(_table(kept, own, seconds))
+        name = "autoscale-" + load.partition(" ")[0].partition("(")[0].lower()
+        curves = {cell.way: curve for cell in own if (curve := _curve(place, cell)) is not None}
+        if curves:
+            report.plots.append(_plot(folder / f"{name}.png", curves, _span(load, curves), TARGET))
+    judge(report, kept, cells, TARGET)
     return report
+
+
+def cells_of(quick: bool) -> list[Cell]:
+    """Every way under every load, those that tell most first; a quick look is at one load."""
+    loads = make_loads(1.0).names[::-1]  # the MAP(2) stream has the longer bursts
+    ways = QUICK if quick else tuple(dict.fromkeys(ORDER))
+    made = [Cell("autoscale", load, way) for load in (loads[:1] if quick else loads) for way in ways]
+    return sorted(made, key=lambda cell: ways.index(cell.way) >= TELLING)  # stable: loads stay together
+
+
+def one_run(cell: Cell, number: int, master: str, seconds: float, place: Path) -> Figures:
+    """One run in a process of its own; the curves of the first are kept for the plot. Ways with the same number have the same rows."""
+    loads = make_loads(seconds, seed=SEED + number).only(cell.load)
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        np.save(Path(scratch) / "arrivals.npy", loads.arrivals)
+        trial = _trial(cell.way, master, Path(scratch), TARGET)
+        (outcome,), (times, held, slots, rate) = measured(cell.way, trial, loads)
+    if number == 0:
+        np.savez_compressed(place / f"{cell.name}.npz", times=times, held=held, slots=slots, rate=rate)
+    return {
+        "p95": outcome.p95,
+        "violations": 100 * outcome.violations / max(1, outcome.slots),
+        "late": 100 * outcome.late,
+        "core_seconds": outcome.core_seconds,
+        "changes": outcome.changes,
+        "overhead": outcome.overhead,
+    }
+
+
+def _curve(place: Path, cell: Cell) -> Any:
+    path = place / f"{cell.name}.npz"
+    if not path.exists():
+        return None
+    found = np.load(path)
+    return found["times"], found["held"], found["slots"], found["rate"]
+
+
+def _span(load: str, curves: dict[str, Any]) -> "Loads":
+    """Where the load begins and ends, for the plot."""
+    seconds = len(next(iter(curves.values()))[3])
+    return Loads(np.empty(0), ((load, WARM, float(seconds)),))
 
 
 @dataclass(frozen=True)
@@ -101,6 +151,14 @@ class Loads:
     def names(self) -> list[str]:
         """The parts by name."""
         return [name for name, _, _ in self.parts]
+
+    def only(self, name: str) -> "Loads":
+        """The warm-up and one part right after it."""
+        ((_, start, end),) = (part for part in self.parts if part[0] == name)
+        first = self.parts[0][1]
+        warm, own = self.arrivals < first, (self.arrivals >= start) & (self.arrivals < end)
+        moved = np.concatenate([self.arrivals[warm], self.arrivals[own] - start + first])
+        return Loads(moved, ((name, first, first + end - start),))
 
 
 def make_loads(seconds: float, rate: float = 600.0, seed: int = 5) -> Loads:
@@ -140,13 +198,13 @@ def _trial(name: str, master: str, work: Path, target: float) -> AutoscaleTrial:
 def measured(name: str, trial: AutoscaleTrial, loads: Loads) -> tuple[list[AutoscaleResult], Any]:
     """Run a trial; what it did under each load, and its curves."""
     patience = float(loads.arrivals[-1]) + 240.0
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock_lab.trials.autoscale", str(request(trial))],
-        capture_output=True,
-        text=True,
-        timeout=patience,
-        check=False,
-    )
+    command = [sys.executable, "-m", "penstock_lab.trials.autoscale", str(request(trial))]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise PenstockError(
+            f"The trial of {name} took more than {patience:.0f} s; run it again on a quieter machine."
+        ) from late
     folder = Path(trial.folder)
     if done.returncode or not (folder / "result.npz").exists():
         why = (done.stderr.strip().splitlines() or ["no word"])[-1]
@@ -207,91 +265,27 @@ def _outcome(
     )
 
 
-def _table(load: str, outcomes: list[AutoscaleResult], target: float) -> Table:
-    rows = [
-        (
-            o.way,
-            o.p95,
-            f"{o.violations} of {o.slots}",
-            f"{o.late:.1%}",
-            o.core_seconds,
-            o.changes,
-            f"{o.overhead:.1%}",
-        )
-        for o in outcomes
-    ]
+def _table(kept: CellRuns, own: Sequence[Cell], seconds: float) -> Table:
     columns = (
         "way",
         "P95 delay (s)",
-        "violations",
-        "rows late",
+        "violations, %",
+        "rows late, %",
         "core-seconds",
         "changes",
-        "driver overhead",
+        "driver overhead, %",
     )
+    rows = []
+    for cell in own:
+        overhead = Spread.of([100 * run["overhead"] for run in kept.of(cell)])
+        rows.append((cell.way, *(str(kept.spread(cell, f)) for f in FIGURES), str(overhead)))
     note = (
-        f"Target: 95 % of rows done within {target:g} s of their arrival. Violations count slots of {SLOT:g} s of arrivals "
+        f"Mean ± standard deviation of the runs, {seconds:g} s each after {WARM:g} s of warm-up; runs with the same number have the same rows. "
+        f"Target: 95 % of rows done within {TARGET:g} s of their arrival. Violations count slots of {SLOT:g} s of arrivals "
         "whose own 95th percentile is later. Core-seconds count every registered executor (starting and leaving ones "
-        "too) at half a core. Changes are executors that came or went."
+        f"too) at half a core. Changes are executors that came or went. {kept.speed(own)}"
     )
-    return Table(load, columns, rows, note)
-
-
-def _claims(report: ResultsPage, outcomes: list[AutoscaleResult], target: float) -> None:
-    for load in dict.fromkeys(o.load for o in outcomes):
-        by = {o.way: o for o in outcomes if o.load == load}
-        for ours in (by[name] for name in OURS if name in by):
-            _own_claims(report, ours, by["static maximum (4)"], target)
-            for name, other in by.items():
-                if name.startswith("Spark dynamic"):
-                    _against_spark(report, name, ours, other, by["static maximum (4)"])
-    worst = max(o.overhead for o in outcomes)
-    report.claim(
-        "Controller overhead on the driver", "below 3 % of one core", f"{worst:.2%} at most", worst < 0.03
-    )
-
-
-def _own_claims(report: ResultsPage, ours: AutoscaleResult, most: AutoscaleResult, target: float) -> None:
-    report.claim(
-        f"{ours.load}: {ours.way} meets the target",
-        f"P95 at most {target:g} s",
-        f"{ours.p95:.2f} s",
-        ours.p95 <= target,
-    )
-    saved = 1 - ours.core_seconds / most.core_seconds
-    report.claim(
-        f"{ours.load}: {ours.way} takes fewer core-seconds than the static maximum",
-        "at least 30 % fewer",
-        f"{saved:.0%} fewer",
-        saved >= 0.3,
-    )
-
-
-def _against_spark(
-    report: ResultsPage, name: str, ours: AutoscaleResult, other: AutoscaleResult, most: AutoscaleResult
-) -> None:
-    about = f"{ours.load}: {ours.way} against {name}"
-    if other.changes == 0 and other.core_seconds >= 0.99 * most.core_seconds:
-        # It gave nothing back: there are no changes to have a fifth of, and what is left to compare is what it took.
-        report.claim(
-            f"{about}, which keeps the maximum: core-seconds",
-            "at least 30 % fewer, with no more violations",
-            f"{1 - ours.core_seconds / other.core_seconds:.0%} fewer, {ours.violations} against {other.violations}",
-            ours.core_seconds <= 0.7 * other.core_seconds and ours.violations <= other.violations,
-        )
-        return
-    report.claim(
-        f"{about}: violations",
-        "fewer (or none at all)",
-        f"{ours.violations} against {other.violations}",
-        ours.violations < other.violations or ours.violations == other.violations == 0,
-    )
-    report.claim(
-        f"{about}: changes",
-        "at most a fifth",
-        f"{ours.changes} against {other.changes}",
-        ours.changes <= other.changes / 5,
-    )
+    return Table(own[0].load, columns, rows, note.rstrip())
 
 
 def _plot(path: Path, curves: dict[str, Any], loads: Loads, target: float) -> Path:

@@ -13,6 +13,8 @@ from penstock_lab.benches.kafka_producer import DIMS
 COLUMNS = [f"a{i}" for i in range(DIMS)]
 SCHEMA = "at timestamp, " + ", ".join(f"{c} double" for c in COLUMNS)
 WORDS = "at timestamp, word string"
+#: Rows of a batch, three seconds of the load: a query that falls behind would take twice as many each time.
+MOST = 300_000
 
 
 def skyline(spark: Any, spec: Mapping[str, Any]) -> Any:
@@ -85,7 +87,11 @@ def _best(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[datetime, Any]]:
 
 def _rows(spark: Any, spec: Mapping[str, Any], schema: str) -> Any:
     options = {"kafka.bootstrap.servers": spec["servers"], "subscribe": spec["topic"]}
-    raw = spark.readStream.format("kafka").options(**options, startingOffsets=spec["start"]).load()
+    raw = (
+        spark.readStream.format("kafka")
+        .options(**options, startingOffsets=spec["start"], maxOffsetsPerTrigger=MOST)
+        .load()
+    )
     raw.createOrReplaceTempView("raw")
     return spark.sql(f"SELECT j.* FROM (SELECT from_json(string(value), '{schema}') AS j FROM raw)")
 

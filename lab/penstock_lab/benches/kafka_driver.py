@@ -16,8 +16,8 @@ from penstock.spark.query.run import QueryRun
 from penstock_lab.benches import kafka_by_hand
 from penstock_lab.benches.kafka_by_hand import COLUMNS, SCHEMA, WORDS
 
-#: How often, and after how many seconds, it is looked whether a run has caught up; one that cannot is measured all the same.
-LOOKS, BETWEEN_LOOKS = 36, 5.0
+#: Seconds between two looks whether a run has caught up, and until it is given up; one that cannot is measured all the same.
+BETWEEN_LOOKS, LONGEST = 5.0, 60.0
 
 
 def main(path: str) -> None:
@@ -134,7 +134,8 @@ def _caught_up(query: Any, taken: Callable[[Any], int], sent: "SentMessages") ->
     Twice in a row, since a batch may by chance take what came during one as long as itself.
     """
     mark, calm = _batch_end(query, taken, sent), 0
-    for _ in range(LOOKS):
+    give_up = time.time() + LONGEST
+    while time.time() < give_up:
         time.sleep(BETWEEN_LOOKS)
         before, mark = mark, _batch_end(query, taken, sent)
         calm = calm + 1 if mark.taken - before.taken <= 1.05 * (mark.sent - before.sent) else 0

@@ -10,6 +10,7 @@ from statistics import fmean
 import numpy as np
 
 from penstock_lab.benches.kafka_readers import AnswerReader
+from penstock_lab.benches.kafka_by_hand import MOST
 from penstock_lab.benches.kafka_runs import Setting, driver, figures_of, producer, specified
 from penstock_lab.cell_runs import Cell, CellRuns, Figures
 from penstock_lab.judging import at_least, every
@@ -112,7 +113,7 @@ def _compared(
     kept.fill(cells, _measuring(setting, rate))
     found = [{figure: kept.spread(cell, figure) for figure in FIGURES} for cell in cells]
     rows = [(WAYS[cell.way], *map(str, figures.values())) for cell, figures in zip(cells, found, strict=True)]
-    told = f"{rate:,} rows/s offered; mean ± standard deviation of the runs. {note} {kept.speed(cells)}"
+    told = f"{rate:,} rows/s offered; mean ± standard deviation of the runs. By hand a batch takes at most {MOST:,} rows. {note} {kept.speed(cells)}"
     report.tables.append(Table(title, COLUMNS, rows, told))
     if not setting.quick:  # five seconds of one run hold nothing
         ours, hand = kept.of(cells[0]), kept.of(cells[1])

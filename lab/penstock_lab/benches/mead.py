@@ -15,7 +15,7 @@ import numpy as np
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
-from penstock_lab.benches.mead_run import LONG, RECORDED, one_run
+from penstock_lab.benches.mead_run import LONG, RATES, RECORDED, one_run
 from penstock_lab.cell_attempts import attempt_all, missing
 from penstock_lab.cell_runs import RUNS, Cell, CellRuns
 from penstock_lab.data import data_file
@@ -123,7 +123,7 @@ def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
     columns = ("model, and required mean response", "mean response (s)", "P95 (s)", "CPU share", "changes")
     rows = [(cell.way, *(str(kept.spread(cell, figure)) for figure in FIGURES)) for cell in own]
     note = (
-        "Mean ± standard deviation of the runs, all with the same arrivals. 1200 lines/s on average. Response: arrival of a line to "
+        f"Mean ± standard deviation of the runs, all with the same arrivals. {RATES[part]:g} lines/s on average. Response: arrival of a line to "
         "the end of its batch, measured for every line; a trigger of 1 s alone costs half a second on average. CPU: mean quota of "
         "the three operators. The paper's targets of 0.1 s to 5 s are for tuples that are served one by one."
     )

@@ -23,13 +23,13 @@ from penstock_lab.trials.chain_logs import SAMPLE
 WARM = 15.0
 #: The recorded trace, and a stream whose bursts last longer than a batch.
 RECORDED, LONG = "BC-pAug89 sped up", "MAP(2), I = 2000"
-#: Lines a second on average.
-RATE = 1200.0
+#: Lines a second on average, by part.
+RATES = {"chain": 1200.0, "branch": 600.0}
 
 
 def one_run(cell: Cell, master: str, seconds: float) -> Figures:
     """Mean and 95th percentile of the response in seconds, mean CPU share of the operators, changes, after the warm-up."""
-    arrivals = arrivals_of(cell.load, WARM + seconds)
+    arrivals = arrivals_of(cell.load, RATES[cell.part], WARM + seconds)
     with tempfile.TemporaryDirectory(prefix="penstock-mead-") as scratch:
         own = Path(scratch) / "run"
         np.save(Path(scratch) / "arrivals.npy", arrivals)
@@ -47,13 +47,13 @@ def one_run(cell: Cell, master: str, seconds: float) -> Figures:
         return _figures(own, arrivals)
 
 
-def arrivals_of(load: str, seconds: float) -> Floats:
+def arrivals_of(load: str, rate: float, seconds: float) -> Floats:
     """The Bellcore trace sped up to the rate, or a MAP(2) stream; the same in every run."""
     path = data_file("bc_paug89.csv.gz")
     if load == LONG or path is None:
-        return map2(RATE, 2000.0).sample(seconds, 3)
+        return map2(rate, 2000.0).sample(seconds, 3)
     times = np.asarray(read_trace(path, column="ts_us", unit="us").arrival)
-    times = times * (len(times) / times[-1] / RATE)
+    times = times * (len(times) / times[-1] / rate)
     return np.asarray(times[times < seconds])
 
 

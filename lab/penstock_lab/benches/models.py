@@ -37,7 +37,7 @@ PARTS = ("unseen",)
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All tables and claims; ``quick`` takes fewer windows and repetitions; ``unseen`` alone is the part on new windows."""
     report = ResultsPage(
-        "Arrival and queueing models",
+        "Arrival models on unseen windows" if part == "unseen" else "Arrival and queueing models",
         "penstock bench models" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
     )
     if part is not None and part not in PARTS:

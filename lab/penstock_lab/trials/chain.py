@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,27 @@ def policy_of(request: Request) -> tuple[AnyPolicy, float]:
     return mead, 2.0
 
 
+#: Lines of the first batch, which brings executors and Python workers up before the load begins.
+FIRST = 200
+
+
+def warm_up(
+    source: Path, lines: Sequence[str], watchers: Sequence[Watcher], running: Callable[[], bool]
+) -> None:
+    """Wait for a first batch and let the watchers forget it: its rows are no load, and its cost no batch has again.
+
+    Without it the rows that come while workers start are a backlog, which the run then works off instead of its load.
+    """
+    hidden = source / ".first"
+    hidden.write_text("".join(lines[i % len(lines)] + "\n" for i in range(FIRST)))
+    hidden.rename(source / "000000.log")
+    came = dict.fromkeys(range(len(watchers)), 0)
+    while min(came.values()) < FIRST and running():
+        time.sleep(0.1)
+        for number, watcher in enumerate(watchers):
+            came[number] += sum(b.rows for watch in watcher.queries.values() for b in watch.take())
+
+
 class ChainFeeder(threading.Thread):
     """Writes the lines that have arrived, four files a second."""
 
@@ -102,10 +124,6 @@ def main() -> None:
         uses = folder / "uses.txt"
         watcher = Watcher(spark, lambda id_, name: True).begin()
         seen = Watcher(spark, lambda id_, name: True).begin()
-        plant = ChainPlant(
-            [o.name for o in chained], lambda: next(iter(watcher.queries.values()), None), shares, uses,
-            request.trigger, branched=request.branched,
-        )  # fmt: skip
         lines_in = spark.readStream.text(str(folder / "in")).coalesce(1)
         if request.branched:
             writer = lines_in.writeStream.foreachBatch(lambda rows, _: branch(rows, chained, groups, uses))
@@ -116,6 +134,12 @@ def main() -> None:
             .trigger(processingTime=f"{round(request.trigger * 1000)} milliseconds")
             .start()
         )
+        warm_up(folder / "in", lines, (watcher, seen), lambda: query.isActive)
+        uses.unlink(missing_ok=True)
+        plant = ChainPlant(
+            [o.name for o in chained], lambda: next(iter(watcher.queries.values()), None), shares, uses,
+            request.trigger, branched=request.branched,
+        )  # fmt: skip
         feeder = ChainFeeder(folder / "in", arrivals, lines)
         feeder.start()
         policy, period = policy_of(request)

@@ -10,8 +10,9 @@ closed formula inside a compiled search (``simplex``):
 4. the third moment of each factor from the bicovariances and the skewness;
 5. a last move of the third moments by a probe queue (the trace itself through an exponential server), since moments
    and correlations alone do not fix the response time at low load;
-6. for traffic more regular than Poisson whose rate changes slowly, levels of the rate instead (``slow_rate``);
-7. all candidates are valid MAPs with the exact mean, ranked by their errors.
+6. for traffic whose rate changes slowly, levels of the rate as well (``slow_rate``);
+7. all candidates are valid MAPs with the exact mean, ranked by their errors; where the rate changes slowly, by the probe
+   queue alone, in which the load that is furthest off counts most.
 """
 
 from collections.abc import Iterator
@@ -60,13 +61,10 @@ def fit_kpc(interarrivals: ArrayLike, best: int = 5, max_states: int = 16, seed:
         return [_regular(stats, max_states)]
     rng = np.random.default_rng(seed)
     fits = [judged(process, stats) for process in _candidates(stats, max_states, rng)]
-    if (
-        stats.scv < 1.0 and stats.growth.max() > 2.0 * stats.scv
-    ):  # regular, but for the slow change of its rate
+    if stats.growth.max() > 2.0 * stats.scv:  # the rate changes more slowly than single gaps tell
         fits += [judged(process, stats) for process in slow_rates(gaps / stats.mean, stats, max_states)]
-        for (
-            fit
-        ) in fits:  # few phases cannot be as regular as the gaps, and need not: the rate makes the queues
+        # Levels of the rate are less variable (or less regular) than the gaps, and need not be more: the rate makes the queues.
+        for fit in fits:
             fit.score = worst_response_error(fit, stats) + PRICE_OF_A_PHASE * fit.order
     fits.sort(key=lambda fit: fit.score)
     return _distinct(fits, best)

@@ -43,7 +43,8 @@ class Mead:
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
     cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)
     the response is predicted by the micro-batch model instead of queues, since a tuple waits for its batch, also for
-    several operators that share its batches.
+    several operators that share its batches; rows of all their sinks are there when the batch is committed, so the tightest of
+    their targets is the target of the batch.
     """
 
     model: str = "map"
@@ -156,7 +157,7 @@ class Mead:
         now = model.predict(_chosen(level, options))
         target = self._target(path)
         while now.paths[path] > target:
-            free = [n for n in path if level[n] < len(options[n]) - 1]
+            free = [n for n in path if n in options and level[n] < len(options[n]) - 1]
             if not free:
                 break
             slowest = max(free, key=lambda n: now.operators[n])
@@ -186,7 +187,7 @@ class Mead:
         """
         if len(options[slowest]) <= len(self.levels) and not model.side_by_side:
             return False
-        raised = path if model.side_by_side else (slowest,)
+        raised = [n for n in path if n in options] if model.side_by_side else [slowest]
         top = level | {name: len(options[name]) - 1 for name in raised}
         then = model.predict(_chosen(top, options))
         return now.paths[path] - then.paths[path] >= self.delta * self._target(path)
