@@ -220,6 +220,7 @@ def test_autopilot_leads_by_rehearsals_in_a_process_of_its_own(drive, tmp_path):
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err
     assert json.loads(out.splitlines()[-1]) == {"mine": 1, "left": 0, "problem": ""}
+    assert max(read(tmp_path / "journal.jsonl").observations["thinking"]) > 0
     reasons = list(read(tmp_path / "journal.jsonl").decisions["reason"])
     assert any("core-seconds a minute" in r for r in reasons)
     assert any("the most executors" in r for r in reasons)

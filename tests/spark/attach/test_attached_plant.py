@@ -9,12 +9,14 @@ import sysfs
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.guards import Guards, GuardState, check
+from penstock.core.metrics import Metric
 from penstock.policies import Static
 from penstock.policies.wishes import wished_late
 from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.actuators.power import MachinePower
 from penstock.spark.attach import attached_plant as module
 from penstock.spark.attach.attached_plant import AttachedPlant
+from penstock.spark.attach.autoscaler import _figures
 from penstock.spark.attach.query_listener import QueryWatch
 from penstock.spark.attach.settings import Settings, choose
 
@@ -47,7 +49,7 @@ class Actuator:
 class World:
     """One query with a trigger of a second; ``batch`` lets one finish."""
 
-    def __init__(self, monkeypatch, executors=2, service=0.002, fixed=0.2, power=None):
+    def __init__(self, monkeypatch, executors=2, service=0.002, fixed=0.2, power=None, thinking=None):
         self.now, self.number, self.service, self.fixed = 1000.0, 0, service, fixed
         self.actuator = Actuator(executors)
         self.query = QueryWatch("id", "q", 1.0)
@@ -59,7 +61,13 @@ class World:
         )
         monkeypatch.setattr(module, "registered", lambda s: self.actuator.seen)
         self.plant = AttachedPlant(
-            session, watcher, self.actuator, power=power, warn=self.warnings.append, clock=lambda: self.now
+            session,
+            watcher,
+            self.actuator,
+            power=power,
+            warn=self.warnings.append,
+            clock=lambda: self.now,
+            thinking=thinking,
         )
 
     def batch(self, rows, **more):
@@ -189,6 +197,26 @@ def test_partitions_limit_the_executors_and_the_reason_says_so(world):
     world.batch(100, sources=kafka([9] * 3, [9] * 3), stateOperators=[{"memoryUsedBytes": 1}])
     world.plant.observe()
     assert world.plant.observe().executors.limit == inf  # state is partitioned in another way
+
+
+def test_what_the_policys_own_process_takes_of_a_core_is_observed(monkeypatch):
+    spent = [0.0]
+    world = World(monkeypatch, thinking=lambda: spent[0])
+    world.batch(100)
+    assert world.plant.observe().measure(Metric.THINKING) == 0
+    spent[0] = 0.25
+    world.batch(100)
+    world.batch(100)
+    seen = world.plant.observe()
+    assert seen.measure(Metric.THINKING) == pytest.approx(0.125)  # a quarter of a second in two
+    assert _figures(seen)["thinking"] == pytest.approx(0.125)
+
+
+def test_a_policy_without_a_process_of_its_own_has_no_such_figure(world):
+    world.batch(100)
+    seen = world.plant.observe()
+    assert isnan(seen.measure(Metric.THINKING))
+    assert "thinking" not in _figures(seen)
 
 
 def test_the_share_of_late_rows_of_a_wish_reaches_the_autopilot():

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.metrics import Metric
 from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.spark.actuators.executor_status import RegisteredExecutor, registered
@@ -59,6 +60,8 @@ class AttachedPlant:
         as all executors run on it.
     warn
         Told of what went wrong without stopping anything, such as executors that never arrived.
+    thinking
+        CPU seconds that the policy's own process has taken so far; None where it has none.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class AttachedPlant:
         warn: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
         partition_limit: bool = True,
+        thinking: Callable[[], float] | None = None,
     ) -> None:
         self._partition_limit = partition_limit
+        self._thinking, self._thought = thinking, 0.0
         self._session, self._watcher = session, watcher
         self._executors, self._groups, self._power = executors, groups, power
         self._local = LocalExecutors(str(session.sparkContext.applicationId)) if power is not None else None
@@ -140,8 +145,15 @@ class AttachedPlant:
             executors=capacity,
             slots=slots,
             power=self._watts(now),
-            extra={"registered": float(self._registered)},
+            extra={"registered": float(self._registered), **self._policy_cores(period)},
         )
+
+    def _policy_cores(self, period: float) -> dict[str, float]:
+        """Cores that the policy's own process has taken since the last observation."""
+        if self._thinking is None:
+            return {}
+        before, self._thought = self._thought, self._thinking()
+        return {Metric.THINKING.value: max(0.0, self._thought - before) / period}
 
     def apply(self, decision: Decision) -> Applied:
         """Executors (also asked for as workers of a query), CPU shares and frequencies; everything else is refused."""

@@ -19,6 +19,7 @@ from penstock.core.deprecation import deprecated
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
+from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
 from penstock.page.live import serve_page
@@ -188,7 +189,7 @@ class Autoscaler(Controlled):
                 groups = ExecutorGroups(self._session.sparkContext.applicationId, self.settings.initial_share)
             except (CgroupUnavailableError, OSError) as error:
                 self._tell_and_record(f"CPU shares are left alone: {error}")
-        self._groups = groups
+        self._groups, own = groups, self._own_process
         return AttachedPlant(
             self._session,
             self._watcher,
@@ -197,7 +198,14 @@ class Autoscaler(Controlled):
             self._power,
             warn=self._tell_and_record,
             partition_limit=self.settings.partition_limit,
+            thinking=None if own is None else lambda: own.thinker.cpu,
         )
+
+    @property
+    def _own_process(self) -> OwnProcess | None:
+        """The process in which the policy thinks, where it has one."""
+        inside = self._policy.policy if isinstance(self._policy, HeldToLag) else self._policy
+        return inside if isinstance(inside, OwnProcess) else None
 
     def _serve(self, address: str | None) -> MetricsEndpoint | None:
         if address is None:
@@ -297,14 +305,13 @@ class Autoscaler(Controlled):
             self.controller.stop()
             with contextlib.suppress(Exception):  # a session that is gone has no listeners
                 self._watcher.end()
-            inside = self._policy.policy if isinstance(self._policy, HeldToLag) else self._policy
             for part in (
                 self._groups,
                 self._power,
                 self._endpoint,
                 self._page,
                 self._careful if self._owns_journal else None,
-                inside if isinstance(inside, OwnProcess) else None,
+                self._own_process,
             ):
                 if part is not None:
                     with contextlib.suppress(OSError):
@@ -344,7 +351,9 @@ def _figures(observation: Observation) -> dict[str, Any]:
         for stage in observation.stages
     }
     executors = {} if observation.executors is None else {"executors": observation.executors.observed}
-    return {"time": observation.time, **executors, "queries": queries}
+    thinking = observation.extra.get(Metric.THINKING.value)
+    own = {} if thinking is None else {Metric.THINKING.value: thinking}
+    return {"time": observation.time, **executors, **own, "queries": queries}
 
 
 def _cpu_seconds(session: SparkSession) -> float:
