@@ -29,7 +29,7 @@ COMPARED: dict[str, Callable[[QueryOutcome], Floats]] = {
     "splitting": lambda out: out.splitting,
     "rho_panes": lambda out: out.rho_panes,
     "rho_windows": lambda out: out.rho_windows,
-    "idle": lambda out: idle_share(out),
+    "idle": idle_share,
 }
 #: Logs in tables of their own, by how the experiment's name begins.
 GROUPS = {
@@ -76,7 +76,8 @@ class Pair:
     def _at_steps(self, values: Floats) -> Floats:
         """Runs with fixed workers are looked at every second; take what was there at each step of the log."""
         ends = np.arange(self.log.control, self.out.time[-1] + 1e-9, self.log.control)
-        return np.asarray(values)[np.searchsorted(self.out.time, ends - 1e-9).clip(max=len(values) - 1)]
+        picked: Floats = values[np.searchsorted(self.out.time, ends - 1e-9).clip(max=len(values) - 1)]
+        return picked
 
 
 def run(scale: float, folder: Path) -> ResultsPage:

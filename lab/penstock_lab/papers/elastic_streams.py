@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.core.arrays import Floats
 from penstock.picture import COLOURS
 from penstock_lab.judging import judged, near, rising
 from penstock_lab.papers.drawing import draw
@@ -93,10 +94,11 @@ def merge_tasks(report: ResultsPage, scale: float, folder: Path) -> None:
     )
 
 
-def idle_share(out: QueryOutcome) -> Any:
+def idle_share(out: QueryOutcome) -> Floats:
     """Share of the window workers' time in which they had nothing to do, one entry a step."""
     period = out.run.control or 1.0
-    return np.clip(1 - out.busy_windows / (np.maximum(out.m, 1) * period), 0, 1)
+    shares: Floats = np.clip(1 - out.busy_windows / (np.maximum(out.m, 1) * period), 0, 1)
+    return shares
 
 
 def _draw_merge(axes: Any, plain: QueryOutcome, merging: QueryOutcome) -> None:
