@@ -21,6 +21,8 @@ SETPOINT, USUAL = 0.7, 0.9
 #: Mean delay of the games' tuples in seconds (Table 3); the rare ones of tens of seconds are left out.
 GAME_DELAYS = {"Game1": 0.0171, "Game2": 0.0141, "Game3": 0.0132, "Game4": 0.0122}
 COLUMNS = ("rho_panes", "splitting", "rho_windows", "pane_workers", "window_workers", "watts")
+#: Logs of many runs over one game, of which the first half is compared: all of them would take a quarter of an hour.
+HALVES = ("Fig. 17", "interference")
 #: Fig. 10's streams, whose tuples by the second are not published: law and burstiness at 80,000 tuples/s.
 BURSTS = {"h0.6": ("selfsimilar", 0.6), "i1K": ("map", 1000.0)}
 
@@ -108,7 +110,7 @@ def simulated(log: LoggedRun, scale: float) -> SimulatedQueryRun | None:
         return SimulatedQueryRun(traffic, scheduling="MERGE" if kind.endswith("MERGE") else "WIN_FB")
     control, sampling = periods(kind)
     common = SimulatedQueryRun(
-        recorded(log.stream, scale), query=query, delay=delay, setpoint=log.set_point or SETPOINT, control=control, sampling=sampling
+        recorded(log.stream, scale / 2 if kind.startswith(HALVES) else scale), query=query, delay=delay, setpoint=log.set_point or SETPOINT, control=control, sampling=sampling
     )  # fmt: skip
     return _varied(common, kind)
 
