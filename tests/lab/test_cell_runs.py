@@ -9,7 +9,7 @@ import pytest
 from penstock.spark.actuators.processes import started_at
 from penstock_lab import cell_runs
 from penstock_lab.cell_runs import Cell, CellRuns, Spread, run_alone
-from tests.waiting import until
+from waiting import until
 
 
 def cell(way, **spec):
