@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from penstock import policies
+from penstock.core.arrays import Floats
 from penstock.core.capacity import Knob
 
 #: Seconds between two looks at a run.
@@ -100,13 +101,13 @@ def changes(values: Sequence[Any]) -> float:
     return float(sum(a != b for a, b in pairwise(values)))
 
 
-def percentile(values: Sequence[float], weights: Sequence[float], percent: float) -> float:
+def percentile(values: Sequence[float] | Floats, weights: Sequence[float] | Floats, percent: float) -> float:
     """A percentile of values that stand for so many each; nan where there are none.
 
     >>> percentile([1.0, 9.0], [94, 6], 95.0), percentile([1.0, 9.0], [96, 4], 95.0)
     (9.0, 1.0)
     """
-    if not sum(weights) > 0:
+    if not np.sum(weights) > 0:
         return float("nan")
     return float(np.quantile(values, percent / 100, weights=weights, method="inverted_cdf"))
 
@@ -119,7 +120,7 @@ def policy_of(spec: Mapping[str, Any]) -> Any:
     """
     if "policy" not in spec:
         return None
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in spec["policy"].items()}
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec["policy"].items()}
     if "knob" in given:
         given["knob"] = Knob(given["knob"])
     return getattr(policies, given.pop("name"))(**given)

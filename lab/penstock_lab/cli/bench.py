@@ -78,9 +78,13 @@ def bench(
     if strange:
         raise PenstockError(f"The benchmark '{name}' knows no --{strange[0]}; leave it out.")
     report = run(quick=quick, folder=output, **given)
-    report.seconds = time.perf_counter() - start
+    # A page that is printed again from runs that were kept has their seconds.
+    report.seconds = max(report.seconds, time.perf_counter() - start)
     # Some benchmarks keep what their parts came to by themselves; those that name PARTS leave it to the page.
-    write_page(report, output, PAGES.get(name, name), part if hasattr(module, "PARTS") else None)
+    parted = hasattr(module, "PARTS")
+    # A quick look at one part has a page of its own: that of whole runs stays as it is.
+    page = PAGES.get(name, name) + ("-quick" if quick and parted else "")
+    write_page(report, output, page, part if parted else None)
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
     else:
