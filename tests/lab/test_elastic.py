@@ -121,7 +121,7 @@ def test_cells_have_names_of_their_own():
 
 def test_specifications_hold_all_constants_and_make_the_policies():
     assert all({"seconds", "warm_up"} <= set(c.spec) for c in ALL)
-    assert all({"rate", "share", "load"} <= set(c.spec) for c in ALL if c.part != "flows")
+    assert all({"rate", "share", "load", "seeds"} <= set(c.spec) for c in ALL if c.part != "flows")
     names = {type(policy_of(c.spec)).__name__ for c in ALL}
     assert names == {"NoneType", "Fuzzy", "Threshold", "Organic", "Mpc", "Mead"}
 

@@ -34,7 +34,7 @@ def cells(seconds: float = SECONDS) -> list[Cell]:
         "seconds": seconds,
         "warm_up": WARM,
     }
-    spec |= {"load": {"model": "map2", "dispersion": "2000"}}
+    spec |= {"load": {"model": "map2", "dispersion": "2000"}, "seeds": (1, 2, 3)}
     ways: dict[str, dict[str, Any]] = {
         "Threshold": {
             "name": "Threshold",

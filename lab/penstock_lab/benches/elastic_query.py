@@ -54,6 +54,7 @@ def cells(most: float, seconds: float = SECONDS) -> list[Cell]:
             "share": SHARE,
             "seconds": seconds,
             "warm_up": WARM,
+            "seeds": (1, 2, 3),
         }
         return [Cell("query", name or load, way, {**spec, **own, **more}) for way, own in chosen.items()]
 
@@ -110,4 +111,6 @@ def _first_runs(cell: Cell, number: int) -> Figures:
 
 def _run(cell: Cell, number: int) -> Figures:
     with spinning(1 if cell.spec.get("beside") else 0, after=WARM, share=0.5):
-        return run_alone("penstock_lab.benches.elastic_query_run", {**cell.spec, "seed": 1 + number})
+        return run_alone(
+            "penstock_lab.benches.elastic_query_run", {**cell.spec, "seed": cell.spec["seeds"][number]}
+        )
