@@ -108,7 +108,7 @@ def main(text: str) -> None:
     tables = flow.tables(flow.batches)
     parts = 2 if len(tables) == 1 else 1
     streams = {name: bench.files(name, some, parts) for name, some in tables.items()}
-    measured(bench, flow, streams, {"seconds": spec["warm_up"]})
+    driven(bench, flow, streams, {"seconds": spec["warm_up"]}, MemoryJournal())
     figures = measured(bench, flow, streams, spec)
     spark.stop()
     sys.stdout.write("\n" + json.dumps(figures) + "\n")
@@ -118,9 +118,24 @@ def measured(
     bench: FlowBench, flow: ElasticFlow, streams: dict[str, Any], spec: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Rows a second in the second half of a run, and what its policy did in all of it."""
-    journal, folder = MemoryJournal(), bench.folder()
+    journal = MemoryJournal()
+    run, ends = driven(bench, flow, streams, spec, journal)
+    plan = " ".join(str(run.plan.regions[name].replicas) for name in flow.regions)
+    made = sum(bool(r["changes"]) for r in journal.records if r["kind"] == "decision")
+    told = {"changes": float(made), "plan": plan, "decisions": telling(journal.records)}
+    return {"rate": rate_of(ends, spec["seconds"]), **told}
+
+
+def driven(
+    bench: FlowBench,
+    flow: ElasticFlow,
+    streams: dict[str, Any],
+    spec: Mapping[str, Any],
+    journal: MemoryJournal,
+) -> tuple[Any, list[tuple[int, float]]]:
+    """A run that was stopped after its seconds, or when it was through its input; rows and end of each of its batches."""
+    folder, ends = bench.folder(), list[tuple[int, float]]()
     wanted = spec.get("replicas", (1,) * len(flow.regions))
-    ends: list[tuple[int, float]] = []
     run = flow.make(streams).start(
         bench.spark,
         checkpoint=folder + "/checkpoint",
@@ -138,10 +153,7 @@ def measured(
         run.stop()
     else:
         run.await_termination()  # raises what ended it
-    plan = " ".join(str(run.plan.regions[name].replicas) for name in flow.regions)
-    made = sum(bool(r["changes"]) for r in journal.records if r["kind"] == "decision")
-    told = {"changes": float(made), "plan": plan, "decisions": telling(journal.records)}
-    return {"rate": rate_of(ends, spec["seconds"]), **told}
+    return run, ends
 
 
 def rate_of(ends: Sequence[tuple[int, float]], seconds: float) -> float:
