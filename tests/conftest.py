@@ -175,3 +175,19 @@ def s3_server():
 def s3(s3_server):
     """An address in the S3 server that nobody else uses."""
     return f"{s3_server.address}/{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def google(monkeypatch):
+    """An address in a server that speaks as Google Cloud Storage does, found by the environment."""
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'penstock[stores]'")
+    from gcs_server import GcsServer
+    from penstock.core import stores
+
+    with GcsServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        stores._store.cache_clear()
+        stores._swapping.clear()
+        yield f"{server.bucket}/{uuid.uuid4().hex[:8]}"
+        stores._store.cache_clear()

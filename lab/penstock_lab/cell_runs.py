@@ -1,32 +1,43 @@
 """Runs of a benchmark that is made several times: each is kept in a folder, and figures are told with their spread.
 
-The same call again goes on where the last one stopped. A difference between two ways counts only where it is larger than
-the spread of both.
+The same call again goes on where the last one stopped. A kept run carries its number (ways have the same seed in runs of the
+same number), the specification of its cell, its wall seconds, and the seconds of a plain loop right after it. It counts where
+its specification is the cell's present one; others stay in the file. Where ``machine`` is known, a run counts only if its plain
+loop took no more than 1.5 times as long or as short: rates that one speed of a machine was measured for are no load for
+another, so what was run at another speed is run again.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from penstock.spark.actuators.processes import tree
 from penstock_lab.results import announce
 
 #: Runs of a cell.
 RUNS = 3
+#: How many times faster or slower a machine may be and still count as the same.
+SPEEDS = 1.5
+#: Seconds that Spark may take to come and go, and how many times its own seconds a run may take.
+COMING_AND_GOING, OVERTIME = 120.0, 5.0
 
-Figures = Mapping[str, float]
+Figures = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One way of running one load."""
+    """One way of running one load, with every constant that its figures rest on."""
 
     part: str
     load: str
@@ -36,7 +47,8 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of its file."""
-        return f"{self.part}--{self.load}--{self.way}".replace(" ", "_").replace("/", "-").replace(",", "")
+        words = "--".join(word for word in (self.part, self.load, self.way) if word)
+        return words.replace(" ", "_").replace("/", "-").replace(",", "")
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,11 @@ class Spread:
         apart = sum(0.0 if isnan(s.deviation) else s.deviation for s in (self, other))
         return self.mean + apart < other.mean
 
+    @property
+    def above_nothing(self) -> bool:
+        """Whether differences are above 0 by more than their spread."""
+        return self.mean > self.deviation
+
     def __str__(self) -> str:
         if isnan(self.mean):
             return "-"
@@ -77,6 +94,8 @@ class CellRuns:
     folder: Path
     until: float = inf
     runs: int = RUNS
+    #: Seconds of a plain loop of the machine whose runs count; nan: those of any.
+    machine: float = nan
 
     @classmethod
     def beside(cls, page: Path, runs: int = RUNS, minutes: float | None = None) -> "CellRuns":
@@ -85,9 +104,9 @@ class CellRuns:
         return cls(page, inf if minutes is None else time.monotonic() + 60 * minutes, runs)
 
     def of(self, cell: Cell) -> list[Figures]:
-        """What the cell's runs came to."""
-        path = self.folder / f"{cell.name}.json"
-        return list(json.loads(path.read_text())) if path.exists() else []
+        """The runs of a cell that count, by their number; of those with one number the last."""
+        counted = {run["run"]: run for run in self._kept(cell) if self._counts(run, cell)}
+        return [counted[number] for number in sorted(counted)]
 
     def fill(
         self, cells: Sequence[Cell], measure: Callable[[Cell, int], Figures], runs: int | None = None
@@ -95,45 +114,131 @@ class CellRuns:
         """Run what is missing, a run of every cell in turn, so that a call cut short has something of each."""
         for number in range(self.runs if runs is None else min(runs, self.runs)):
             for cell in cells:
-                done = self.of(cell)
-                if len(done) > number or time.monotonic() > self.until:
-                    continue
-                announce(f"{cell.part}: {cell.load}, {cell.way}, run {number + 1} of {self.runs}")
-                done.append({**measure(cell, number), "plain_loop": plain_loop()})
-                (self.folder / f"{cell.name}.json").write_text(json.dumps(done, indent=1))
+                done = any(run["run"] == number for run in self.of(cell))
+                if not done and time.monotonic() <= self.until:
+                    announce(f"{cell.part}: {cell.load}, {cell.way}, run {number + 1} of {self.runs}")
+                    self._run(cell, number, measure)
+
+    def remembered(self, cell: Cell, measure: Callable[[Cell, int], Figures]) -> Figures:
+        """A run that all cells of a part rest on, made once, however little time there is."""
+        done = self.of(cell)
+        return done[0] if done else self._run(cell, 0, measure)
 
     def spread(self, cell: Cell, figure: str) -> Spread:
         """One figure of a cell."""
         return Spread.of([run[figure] for run in self.of(cell) if run.get(figure) is not None])
 
-    def speed(self, cells: Sequence[Cell]) -> str:
-        """How fast the machine was, in words."""
-        seen = [run["plain_loop"] for cell in cells for run in self.of(cell) if "plain_loop" in run]
-        if not seen:
-            return ""
-        return f"A plain loop over ten million numbers took {min(seen):.2f} to {max(seen):.2f} s right after the runs."
+    def differences(self, one: Cell, other: Cell, figure: str) -> Spread:
+        """A figure of one way less that of another, run by run: runs of the same number have the same seed."""
+        theirs = {run["run"]: run[figure] for run in self.of(other)}
+        pairs = [(run[figure], theirs[run["run"]]) for run in self.of(one) if run["run"] in theirs]
+        return Spread.of([a - b for a, b in pairs])
 
-    def remembered(self, name: str, make: Callable[[], Figures]) -> Figures:
-        """A figure that all cells rest on, measured once."""
-        path = self.folder / f"{name}.json"
-        if not path.exists():
-            path.write_text(json.dumps(make()))
-        return dict(json.loads(path.read_text()))
+    def wall(self, cells: Sequence[Cell]) -> float:
+        """Seconds that the runs of cells took, whenever that was."""
+        return float(sum(run.get("wall", 0.0) for cell in cells for run in self.of(cell)))
+
+    def speed(self, cells: Sequence[Cell]) -> str:
+        """How fast the machine was, in words, and what is not counted."""
+        seen = [run["plain_loop"] for cell in cells for run in self.of(cell) if "plain_loop" in run]
+        out = sum(not self._counts(run, cell) for cell in cells for run in self._kept(cell))
+        words = []
+        if seen:
+            words.append(
+                f"A plain loop over ten million numbers took {min(seen):.2f} to {max(seen):.2f} s right after the runs."
+            )
+        if out:
+            words.append(
+                f"Kept, but not counted: {out} runs with other constants or on a machine more than {SPEEDS:g} times faster or slower."
+            )
+        return " ".join(words)
+
+    def newest_speed(self) -> float:
+        """Seconds of the plain loop after the last of all runs; nan where there is none."""
+        runs = [run for path in self.folder.glob("*.json") for run in json.loads(path.read_text())]
+        timed = [(run["ended"], run["plain_loop"]) for run in runs if "ended" in run]
+        return float(max(timed)[1]) if timed else nan
+
+    def _run(self, cell: Cell, number: int, measure: Callable[[Cell, int], Figures]) -> Figures:
+        began = time.monotonic()
+        found = {**measure(cell, number), "run": number, "spec": _plain(cell.spec)}
+        found |= {"wall": time.monotonic() - began, "plain_loop": plain_loop(), "ended": round(time.time())}
+        path = self.folder / f"{cell.name}.json"
+        path.write_text(json.dumps([*self._kept(cell), found], indent=1))
+        return found
+
+    def _kept(self, cell: Cell) -> list[dict[str, Any]]:
+        """All runs in the file; those of before runs had a number are numbered by their place."""
+        path = self.folder / f"{cell.name}.json"
+        runs = json.loads(path.read_text()) if path.exists() else []
+        return [{"run": place, **run} for place, run in enumerate(runs)]
+
+    def _counts(self, run: Figures, cell: Cell) -> bool:
+        speed = run.get("plain_loop", nan) / self.machine
+        return run.get("spec", {}) == _plain(cell.spec) and not (speed > SPEEDS or speed < 1 / SPEEDS)
+
+
+@contextmanager
+def kept_runs(page: Path, quick: bool, minutes: float | None = None) -> Iterator[CellRuns]:
+    """The runs beside a page; a quick call has a folder of its own that goes with it, since its runs are too small to keep."""
+    if not quick:
+        yield CellRuns.beside(page, minutes=minutes)
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        yield CellRuns.beside(Path(scratch) / page.name, 1, minutes)
 
 
 def plain_loop() -> float:
-    """Seconds of a loop over ten million numbers: what tells machines, and hours of one machine, apart."""
+    """Seconds of a loop over ten million numbers, the best of three: what tells machines, and hours of one machine, apart."""
+    return min(_loop() for _ in range(3))
+
+
+def _loop() -> float:
     began = time.perf_counter()
     for _ in range(10_000_000):
         pass
     return time.perf_counter() - began
 
 
+def _plain(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """As it comes back from a file."""
+    return dict(json.loads(json.dumps(spec)))
+
+
 def run_alone(module: str, spec: Mapping[str, Any]) -> Figures:
-    """One run in a process of its own, which prints its figures last."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+    """One run in a process of its own, which prints its figures last; whatever it started ends with it.
+
+    It has five times its warm-up and seconds, and two minutes for Spark to come and go.
+    """
+    limit = COMING_AND_GOING + OVERTIME * (spec.get("warm_up", 0.0) + spec.get("seconds", 0.0))
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as scratch:
         command = [sys.executable, "-m", module, json.dumps({**spec, "folder": scratch})]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"a run of the benchmark failed:\n{done.stderr[-3000:]}")
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+        out, err = Path(scratch) / "stdout", Path(scratch) / "stderr"
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True)
+            try:
+                process.wait(limit)
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(
+                    f"A run of the benchmark did not end within {limit:.0f} s:\n{_end_of(err)}"
+                ) from None
+            finally:
+                _end(process)
+        if process.returncode:
+            raise RuntimeError(f"A run of the benchmark failed:\n{_end_of(err)}")
+        return dict(json.loads(out.read_text().strip().splitlines()[-1]))
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill what is left of a process's group, and its descendants in groups of their own (Spark's Python workers)."""
+    others = tree(process.pid) if process.poll() is None else []
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in others:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _end_of(file: Path) -> str:
+    return file.read_text(errors="replace")[-3000:]

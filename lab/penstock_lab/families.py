@@ -31,11 +31,15 @@ def _map2(dispersion: float) -> Callable[[float, int], Floats]:
 
 
 def _steps(seconds: float, seed: int) -> Floats:
-    """A new level every three to ten minutes, from half to four times the first."""
+    return Shaped(poisson(RATE), steps(*step_times(seconds, seed))).sample(seconds, seed)
+
+
+def step_times(seconds: float, seed: int) -> list[tuple[float, float]]:
+    """When the load of the family ``steps`` changes, and to which factor: every three to ten minutes, half to four times the first."""
     rng, at, found = np.random.default_rng(seed), 0.0, []
     while (at := at + float(rng.uniform(180, 600))) < seconds:
         found.append((at, float(np.exp(rng.uniform(np.log(0.5), np.log(4.0))))))
-    return Shaped(poisson(RATE), steps(*found)).sample(seconds, seed)
+    return found
 
 
 def _cosine(seconds: float, seed: int) -> Floats:
@@ -55,6 +59,37 @@ def _flash(seconds: float, seed: int) -> Floats:
     return Shaped(poisson(RATE), shape).sample(seconds, seed)
 
 
+def _by_the_second(rates: Floats, rng: np.random.Generator) -> Floats:
+    counts = rng.poisson(rates)
+    return np.sort(np.repeat(np.arange(len(rates)), counts) + rng.random(int(counts.sum())))
+
+
+def _on_and_off(seconds: float, seed: int) -> Floats:
+    """Ten times as much for a minute on average, then for three minutes not."""
+    rng, rates, at, on = np.random.default_rng(seed), np.zeros(int(seconds)), 0, True
+    while at < len(rates):
+        length = 5 + int(rng.exponential(60.0 if on else 180.0))
+        rates[at : at + length] = (3.0 if on else 0.3) * RATE
+        at, on = at + length, not on
+    return _by_the_second(rates, rng)
+
+
+def _spikes(seconds: float, seed: int) -> Floats:
+    """Spikes of 5 to 25 seconds, three to nine times as high, one in four minutes on average."""
+    rng, times = np.random.default_rng(seed), np.arange(int(seconds))
+    rates = np.full(len(times), 0.7 * RATE)
+    for begin in rng.uniform(0.0, seconds, int(seconds / 240)):
+        length, height = rng.uniform(5.0, 25.0), rng.uniform(3.0, 9.0)
+        rates[(times >= begin) & (times < begin + length)] = height * RATE
+    return _by_the_second(rates, rng)
+
+
+def _clockwork(seconds: float, seed: int) -> Floats:
+    """Jobs that all begin with every fifth minute: eight times as much for forty seconds."""
+    rates = np.where(np.arange(int(seconds)) % 300 < 40, 4.0, 0.5) * RATE
+    return _by_the_second(rates, np.random.default_rng(seed))
+
+
 #: Families -> how one of them is drawn from length and seed.
 FAMILIES: dict[str, Callable[[float, int], Floats]] = {
     "map2-300": _map2(300.0),
@@ -64,6 +99,9 @@ FAMILIES: dict[str, Callable[[float, int], Floats]] = {
     "steps": _steps,
     "cosine": _cosine,
     "flash-crowd": _flash,
+    "on-and-off": _on_and_off,
+    "spikes": _spikes,
+    "clockwork": _clockwork,
 }
 
 

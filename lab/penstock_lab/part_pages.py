@@ -1,11 +1,31 @@
-"""The page of a benchmark that is run a part at a time: what the parts before it came to is kept beside the page."""
+"""Benchmarks that are run a part at a time: which parts, and one page for all, with what the parts before came to kept beside it."""
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.core.errors import PenstockError, unknown
 from penstock_lab.results import Claim, ResultsPage, Table
+
+
+def parts_to_run(part: str | None, parts: Iterable[str], quick: bool, small: Sequence[str]) -> list[str]:
+    """The part that was asked for, or all; a quick look is at one, and only ``small`` ones fit into a minute.
+
+    >>> parts_to_run(None, ("rates", "kills"), True, ("rates",))
+    ['rates']
+    """
+    every = list(parts)
+    if part is not None and part not in every:
+        raise unknown("part", part, every)
+    if quick and part is not None and part not in small:
+        raise PenstockError(
+            f"The part '{part}' has no quick version; leave --quick out, or look at '{small[0]}'."
+        )
+    if part is not None:
+        return [part]
+    return list(small[:1]) if quick else every
 
 
 def write_page(report: ResultsPage, folder: Path, name: str, part: str | None) -> None:

@@ -63,15 +63,31 @@ class ResultsPage:
     seconds: float = 0.0
     #: Commands with their seconds, where the page is that of parts run one at a time.
     parts: list[tuple[str, float]] = field(default_factory=list)
+    #: A small version was run: claims about the full size are left out.
+    quick: bool = False
 
     @property
     def made_by(self) -> str:
         """Which command made this, and how long it took."""
         made = self.parts or [(self.command, self.seconds)]
-        return "Made by " + ", ".join(f"`{command}` in {seconds:.0f} s" for command, seconds in made) + "."
+        told = "Made by " + ", ".join(f"`{command}` in {seconds:.0f} s" for command, seconds in made) + "."
+        return told + " A quick look: claims about the full size are left out." * self.quick
 
-    def claim(self, text: str, expected: str, measured: str, holds: bool | Judged, fit: bool = False) -> None:
-        """Record a checked claim; a plain truth value says that ``expected`` itself is the bound."""
+    def claim(
+        self,
+        text: str,
+        expected: str,
+        measured: str,
+        holds: bool | Judged,
+        fit: bool = False,
+        full: bool = False,
+    ) -> None:
+        """Record a checked claim; a plain truth value says that ``expected`` itself is the bound.
+
+        ``full``: only the full size can show it, so that a quick page does not claim it.
+        """
+        if full and self.quick:
+            return
         found = holds if isinstance(holds, Judged) else Judged(bool(holds), "")
         self.claims.append(Claim(text, expected, measured, found.holds, found.bound, fit))
 
@@ -80,9 +96,10 @@ class ResultsPage:
         announce(part)
         try:
             measure()
-        except RuntimeError as error:
-            announce(str(error))
-            self.claim(f"the part '{part}' runs to its end", "yes", str(error).splitlines()[-1], False)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the page says it and the other parts go on
+            announce(f"{type(error).__name__}: {error}")
+            why = (str(error).strip().splitlines() or ["no word"])[-1]
+            self.claim(f"the part '{part}' runs to its end", "yes", f"{type(error).__name__}: {why}", False)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for ``--json``."""

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from penstock.cli.simulation_jobs import SimulationJob, run_jobs
 from penstock.core.errors import PenstockError
+from penstock.sim.load import load
+from penstock.sim.plant_catalog import simulated_plant
 
 TIMES = np.cumsum(np.random.default_rng(1).exponential(1 / 50.0, 3000))
 
@@ -146,3 +151,25 @@ def test_a_loop_needs_an_end(tmp_path):
     done = run("trace", "generate", "--replay", file, "--output", tmp_path / "o.csv", "--loop")
     assert isinstance(done.exception, PenstockError)
     assert "--seconds" in str(done.exception)
+
+
+@pytest.mark.parametrize(("word", "late"), [("latency", 0.01), ("balance", 0.05), ("cost", 0.10)])
+def test_who_prefers_latency_has_an_autopilot_that_aims_at_fewer_late_tuples(monkeypatch, word, late):
+    made = []
+    monkeypatch.setattr("penstock.cli.simulate.run_jobs", lambda jobs, progress: made.extend(jobs) or [])
+    run("simulate", "--seconds", "60", "-p", "Autopilot", "--prefer", word)
+    (job,) = made
+    assert job.policy_object().late == late
+
+
+def test_what_is_done_is_told_on_a_terminal_where_runs_follow_each_other_too(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes the error output a terminal
+    job = SimulationJob(
+        "spark", dict(simulated_plant("spark").parameters), load("poisson:rate=50", 30.0), 0, "Static", 5.0, 5.0, "latency_mean", 0.0
+    )  # fmt: skip
+    assert [r.policy for r in run_jobs([job, replace(job, policy="Minimum")])] == ["Static", "Minimum"]
+    told = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
+    assert "1 of 2: Static" in told
+    assert "2 of 2: Minimum" in told
+    run_jobs([job], progress=False)
+    assert not capsys.readouterr().err

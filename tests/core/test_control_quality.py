@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from penstock.core import Change, Knob
 from penstock.core.capacity import Capacity
-from penstock.core.control_quality import figures
+from penstock.core.changes_made import settling_time, steps_to_converge
+from penstock.core.control_quality import figures, times_of_changes
 from penstock.core.journal import MemoryJournal
 from penstock.core.metrics import Metric
 from penstock.core.observation import Latency, Observation, StageObservation
@@ -133,3 +134,30 @@ def test_where_nothing_was_measured_there_is_no_share_of_violations():
     assert isnan(figures(journal_of([1, 1], [unknown, unknown]), target=0.5).violation_share)
     assert isnan(figures(journal_of([1, 1], [0.1, 0.9])).violation_share)
     assert figures(journal_of([1, 1, 1], [0.1, 0.9, unknown]), target=0.5).violation_share == 0.5
+
+
+def test_a_policy_that_pauses_between_its_changes_takes_as_many_steps_to_converge_as_it_makes():
+    pausing = [100.0, 115.0, 130.0]  # a change every 15 s, then calm
+    assert steps_to_converge(pausing, [90.0], quiet=30.0) == 3
+    assert settling_time(pausing, gap=5.0) == 0  # each of them is a burst of its own
+
+
+def test_only_the_changes_until_it_is_calm_belong_to_a_step_of_the_load():
+    assert steps_to_converge([10.0, 20.0, 200.0, 210.0], [5.0], quiet=30.0) == 2
+    assert steps_to_converge([150.0, 160.0], [5.0], quiet=30.0) == 2  # it may begin late
+    assert steps_to_converge([1.0], [5.0], quiet=30.0) == 0  # before the step
+
+
+def test_steps_to_converge_are_a_mean_over_the_steps_of_the_load_and_end_with_the_next_one():
+    restless = [float(t) for t in range(0, 200, 10)]
+    assert steps_to_converge(restless, [0.0, 100.0], quiet=30.0) == 10
+    assert steps_to_converge([10.0, 110.0, 120.0], [0.0, 100.0], quiet=30.0) == 1.5
+
+
+def test_a_load_without_steps_has_nothing_to_converge_to():
+    assert isnan(steps_to_converge([10.0], [], quiet=30.0))
+
+
+def test_times_of_changes_are_those_at_which_they_took_effect():
+    journal = journal_of([1, 2], [1, 1], [(2.0, 1, 2), (4.0, 2, 3)])
+    assert times_of_changes(journal) == [2.0, 4.0]

@@ -1,6 +1,7 @@
-"""Places in object stores, and journals there; the store is in this process."""
+"""Places in object stores, and journals there; the stores are in this process."""
 
 import os
+import threading
 import uuid
 
 import numpy as np
@@ -18,8 +19,10 @@ pytest.importorskip("obstore")
 OTHER = os.environ.get("PENSTOCK_TEST_STORE")
 
 
-@pytest.fixture(params=["memory", *filter(None, [OTHER])])
+@pytest.fixture(params=["memory", "google", *filter(None, [OTHER])])
 def place(request):
+    if request.param == "google":
+        return StorePath.of(request.getfixturevalue("google"))
     if request.param == OTHER:
         return StorePath.of(f"{OTHER}/{uuid.uuid4().hex[:8]}")
     return StorePath.of(f"memory://{uuid.uuid4().hex}/run")
@@ -67,6 +70,48 @@ def test_a_store_without_conditional_put_is_refused_at_the_start(place, monkeypa
     monkeypatch.setattr(StorePath, "create", lambda self, data: "tag")  # it takes whatever is put
     with pytest.raises(PenstockError, match="no conditional put"):
         check_store(place / "other", "checkpoint")
+
+
+def test_a_store_that_swaps_whatever_is_there_is_refused_at_the_start(place, monkeypatch):
+    def swapped(self, data, tag):
+        self.write_bytes(data)
+        return self.tag
+
+    monkeypatch.setattr(StorePath, "swap", swapped)
+    with pytest.raises(PenstockError, match="no conditional put"):
+        check_store(place, "checkpoint")
+    assert list(place.below()) == []
+
+
+def test_a_bucket_that_is_not_there_is_one_sentence(google):
+    with pytest.raises(PenstockError, match="There is no 'gs://nowhere'"):
+        check_store(StorePath.of("gs://nowhere/run"), "checkpoint")
+
+
+def test_records_of_other_threads_are_kept_while_a_part_is_put(place, monkeypatch):
+    monkeypatch.setattr("penstock.core.store_journal.PART_BYTES", 300)
+    with StoreJournal(place / "journal.jsonl") as journal:
+        put, threads, here = StorePath.write_bytes, [], threading.current_thread()
+
+        def putting(self, data):
+            """Another thread has a record just now, which may have to wait."""
+            if threading.current_thread() is here:
+                at = len(threads)
+                threads.append(threading.Thread(target=journal.put, args=({"kind": "other", "time": at},)))
+                threads[-1].start()
+                threads[-1].join(0.05)
+            put(self, data)
+
+        monkeypatch.setattr(StorePath, "write_bytes", putting)
+        for at in range(20):
+            journal.put({"kind": "note", "time": at})
+        monkeypatch.setattr(StorePath, "write_bytes", put)
+        for thread in threads:
+            thread.join()
+        found = journal.tables().others
+    assert found["note"]["time"].tolist() == list(range(20))
+    assert sorted(found["other"]["time"].tolist()) == list(range(len(threads)))
+    assert len(threads) > 3
 
 
 def test_a_journal_in_a_store_is_parts_that_read_as_one(place, monkeypatch):

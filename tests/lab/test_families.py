@@ -6,7 +6,8 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.policies import Static
 from penstock_lab import families
-from penstock_lab.benches.autopilot import Compared, Trial, fixed, rivals, simulated
+from penstock_lab.benches.autopilot import Compared, Trial, fixed, rivals, simulated, thinking
+from penstock_lab.results import ResultsPage
 
 
 @pytest.mark.parametrize("name", families.FAMILIES)
@@ -47,3 +48,13 @@ def test_the_smallest_fixed_size_that_keeps_the_target_is_found_by_halving():
     smallest = min(size for size, outcome in found.items() if outcome.late <= 0.05)
     assert len(found) <= 5
     assert simulated(trial, Static(executors=smallest - 1)).late > 0.05
+
+
+def test_rehearsals_are_judged_by_the_cpu_of_their_own_process():
+    report = ResultsPage("", "")
+    thinking(report, Trial("steps", 101, 60.0))
+    ((seconds, steps, each, share),) = report.tables[0].rows
+    assert steps == 12
+    assert 0 < each < 60
+    assert share == f"{steps * each / seconds:.1%}"
+    assert report.claims[0].bound == "at most 10%"

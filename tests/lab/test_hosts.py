@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.testing.s3 import found_server
 from penstock_lab.benches import hosts
+from penstock_lab.benches.hosts_driver import all_due
 from penstock_lab.network_hosts import Hosts
 
 
@@ -48,8 +50,8 @@ class RecordingHosts:
 def test_a_run_is_disturbed_even_where_the_batch_to_disturb_it_at_was_not_told(monkeypatch):
     """A driver tells the batches that it sees; those that end before it first looks are not among them."""
     lines = [
-        {"batch": batch, "at": 0.5 * batch, "seconds": 0.1, "hosts": 2, "executors": 2}
-        for batch in (14, 15, 40)
+        {"batch": batch, "at": 0.5 * batch, "seconds": seconds, "hosts": 2, "executors": 2}
+        for batch, seconds in ((14, 9.0), (15, 3.0), (40, 0.1))
     ]
     lines.append({"rows": 100, "equal": True})
     code = f"print({chr(10).join(map(json.dumps, lines))!r})"
@@ -59,3 +61,17 @@ def test_a_run_is_disturbed_even_where_the_batch_to_disturb_it_at_was_not_told(m
     found = hosts._watched(driver, made, True, hosts.Sizes(seconds=1, cut=0.0))
     assert made.done == [("cut", hosts.FIRST), ("heal", hosts.FIRST), ("kill", hosts.SECOND)]
     assert (found["batches"], found["silence"], found["executors"]) == (41, 12.5, [2, 2, 2])
+    assert (found["longest"], found["after_cut"]) == (9.0, 3.0), (
+        "the long batch before the cut is not its doing"
+    )
+
+
+def test_lost_windows_at_the_end_of_an_answer_are_noticed():
+    begin = datetime(2026, 1, 1)
+    ends = [begin + timedelta(seconds=n) for n in range(1, 8)]
+    answer = [(end - timedelta(seconds=1), end, 0.5) for end in ends]
+    due = begin + timedelta(seconds=5, milliseconds=300)
+    assert all_due(answer[:5], answer, due)
+    assert not all_due(answer[:4], answer, due), "the last window that is due is missing"
+    assert not all_due(answer[:6], answer, due), "a window that is not due yet"
+    assert not all_due([], answer[6:], due), "nothing at all"

@@ -9,7 +9,9 @@ import pytest
 
 from penstock.dataflow import Reference
 from penstock.dataflow.graph import Graph
-from penstock_lab.benches.nexmark_policies import PolicyTrial, simulated
+from penstock_lab import families
+from penstock_lab.benches.nexmark_live import changes_to_converge
+from penstock_lab.benches.nexmark_policies import SEED, START, PolicyTrial, simulated
 from penstock_lab.nexmark import WINDOW, oracle
 from penstock_lab.nexmark.events import BIDS, OPENED, PEOPLE, generate
 from penstock_lab.nexmark.flows import FLOWS
@@ -116,6 +118,22 @@ def test_policies_are_compared_on_what_is_left_after_the_start():
     assert static.late <= 0.05 < small.late
     assert static.core_seconds == pytest.approx(64 * 300.0)
     assert static.changes == 0
+
+
+def test_steps_to_converge_are_the_changes_after_a_step_of_the_load():
+    pausing, still, cosine = (
+        simulated(PolicyTrial("q11", load, policy, 0.35, 900.0))
+        for load, policy in (("steps", "Ds2"), ("steps", "Static"), ("cosine", "Ds2"))
+    )
+    assert [at for at, _ in families.step_times(900.0, SEED) if at >= START]
+    assert 1 <= pausing.steps <= pausing.changes
+    assert still.steps == 0
+    assert np.isnan(cosine.steps)  # this load has no steps to converge after
+
+
+def test_steps_of_the_live_load_are_found_on_the_clock_of_the_journal():
+    # A journal that began 10 s after the load: its second 65 is the load's 75.
+    assert changes_to_converge([61.0, 65.0, 95.0], offset=10.0) == pytest.approx(1.5)
 
 
 def test_live_rows_are_bids_at_the_times_of_the_load_and_their_runs_are_told_with_spread(tmp_path):

@@ -61,3 +61,29 @@ def test_skewed_workers_get_a_new_routing_instead_of_company():
     (decision,) = run(Dhalion(), [(0.0, uneven)])
     assert [c.knob for c in decision.changes] == [Knob.ROUTING]
     assert "data skew" in decision.reason
+
+
+def skewed(utilisation, frequencies=(0.5, 0.3, 0.1, 0.1), routing=(0, 0, 1, 1)):
+    keys = KeyLoad(frequencies, (), routing)
+    return replace(stage(2, utilisation), keys=keys, worker_utilisation=(1.0, 0.3))
+
+
+def test_a_skew_that_no_routing_mends_is_met_with_growth():
+    best = (0.9, 0.1), (0, 1)  # one key is the load: there is nothing to move
+    (decision,) = run(Dhalion(), [(0.0, skewed(2.0, *best))])
+    assert decision.number(Knob.WORKERS, "op") == 4
+    assert "moves nothing" in decision.reason
+
+
+def test_a_routing_that_did_not_help_is_followed_by_growth():
+    decisions = run(Dhalion(settle=5.0), [(0.0, skewed(2.0)), (6.0, skewed(2.0))])
+    assert [c.knob for c in decisions[0].changes] == [Knob.ROUTING]
+    assert decisions[1].number(Knob.WORKERS, "op") == 4
+    assert "route from 2 is blacklisted" in decisions[1].reason
+
+
+def test_a_skewed_stage_that_can_only_grow_to_its_limit_says_so():
+    policy = Dhalion(settle=5.0, limits=(1, 2))
+    decisions = run(policy, [(0.0, skewed(2.0)), (6.0, skewed(2.0))])
+    assert not decisions[1].changes
+    assert "blacklisted" in decisions[1].reason

@@ -54,7 +54,8 @@ def test_a_backlog_is_worked_off_in_the_catch_up_time():
 
 
 def test_it_gives_back_no_more_than_a_share_at_once():
-    assert wanted(Ds2(restart=0.0, shrink=0.6), stage(workers=10, rate=10.0)) == {"op": 6}
+    assert wanted(Ds2(restart=0.0, shrink=0.6), stage(workers=10, rate=10.0)) == {"op": 4}
+    assert wanted(Ds2(restart=0.0), stage(workers=2, rate=10.0)) == {"op": 1}
 
 
 def test_a_growth_that_brought_nothing_is_not_repeated():

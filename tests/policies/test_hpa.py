@@ -49,6 +49,12 @@ def test_shrinking_waits_for_the_window_and_growing_does_not():
     assert counts[16] == 2
 
 
+def test_a_start_with_little_load_waits_for_the_window_too():
+    counts = run(Hpa(), [seen(float(t), 8, utilisation=0.05) for t in range(0, 400, 20)])
+    assert all(c == 8 for c in counts[:15])
+    assert counts[-1] == 1
+
+
 def test_within_the_pace_it_doubles_or_adds_four():
     policy = Hpa()
     observations = [

@@ -259,8 +259,10 @@ def test_every_path_has_a_target_of_its_own():
     assert tight["matcher"] > loose["matcher"]
     assert tight["counter"] == loose["counter"]
     assert decision.feasible
-    _, unknown = shares(Mead(target=5.0, targets={"mather": 0.1}), seen)
-    assert "no path ends in 'mather'" in unknown.reason
+    with pytest.raises(PenstockError, match="Unknown stage or region 'mather'; did you mean 'matcher'"):
+        shares(Mead(target=5.0, targets={"mather": 0.1}), seen)
+    with pytest.raises(PenstockError, match=r"'parser', in which no path ends; give it to .*matcher"):
+        shares(Mead(target=5.0, targets={"parser": 0.1}), seen)
     with pytest.raises(PenstockError):
         Mead(targets={"matcher": 0.0})
 

@@ -1,9 +1,12 @@
 """MEAD's choice of CPU shares for operators that work on the same micro-batches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from penstock.core.capacity import Capacity, Knob
+from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation, StageObservation
 from penstock.models import MicroBatch
 from penstock.policies import Mead
@@ -13,14 +16,21 @@ from penstock.traffic import map2
 DEMANDS = {"parser": 2e-5, "matcher": 3e-4, "counter": 5e-5}
 
 
-def seen(gaps, shares, time=0.0, trigger=1.0, overhead=0.2, demands=DEMANDS, levels=(0, 0, 0), visits=1.0):
+def seen(
+    gaps, shares, time=0.0, trigger=1.0, overhead=0.2, demands=DEMANDS, levels=(0, 0, 0), visits=1.0,
+    branched=False,
+):  # fmt: skip
+    """A chain of the operators, or (MEAD's Fig. 3) a branch: the first one feeds all others."""
     rate = 1.0 / gaps.mean()
     names = list(demands)
+    below = {n: tuple(names[i + 1 : i + 2]) for i, n in enumerate(names)}
+    if branched:
+        below = {n: () if i else tuple(names[1:]) for i, n in enumerate(names)}
     stages = tuple(
         StageObservation(
             name,
             Capacity.steady(1),
-            downstream=tuple(names[i + 1 : i + 2]),
+            downstream=below[name],
             arrival_rate=rate,
             interarrivals=gaps if i == 0 else None,
             tuples_in=rate,
@@ -121,3 +131,34 @@ def test_without_a_trigger_there_is_no_prediction(bursty):
     _, decision = policy.step(policy.start(), seen(bursty, dict.fromkeys(DEMANDS, 1.0), trigger=float("nan")))
     assert decision.changes == ()
     assert "time between two batches" in decision.reason
+
+
+BRANCH = {"levels": (0, 1, 1), "branched": True}
+
+
+@pytest.mark.parametrize("sink", ["counter", "matcher"])
+def test_each_branch_may_have_a_target_and_the_batch_meets_the_tightest(bursty, sink):
+    """Rows of all sinks are there when their batch is committed, so that whose target it is makes no difference."""
+    asked = Mead(model="mg1", target=5.0, targets={sink: 1.4}, windows=1)
+    shares, decision = settled(asked, bursty, **BRANCH)
+    alone, _ = settled(replace(asked, targets={}), bursty, **BRANCH)
+    assert (shares, decision) == settled(Mead(model="mg1", target=1.4, windows=1), bursty, **BRANCH)
+    assert shares["matcher"] > alone["matcher"]  # also for the counter, whose batch waits for the matcher
+    assert shares["counter"] == alone["counter"] == 0.4
+    assert "against 1.4 s" in decision.reason
+    assert decision.feasible
+
+
+def test_a_target_may_be_that_of_a_sink_that_has_no_share_of_its_own(bursty):
+    names = tuple(DEMANDS)
+    plain = seen(bursty, dict.fromkeys(names, 1.0), **BRANCH)
+    counter = replace(plain.stage("counter"), downstream=("writer/0",))
+    writer = StageObservation("writer/0", Capacity.steady(1), region="writer", trigger=1.0)
+    flow = replace(plain, stages=(*plain.stages[:2], counter, writer))
+    policy = Mead(model="mg1", target=5.0, targets={"writer": 0.6}, windows=1)
+    _, decision = policy.step(policy.start(), flow)
+    assert "against 0.6 s" in decision.reason
+    with pytest.raises(
+        PenstockError, match="'counter', in which no path ends; give it to matcher or writer/0"
+    ):
+        replace(policy, targets={"counter": 0.6}).step(policy.start(), flow)

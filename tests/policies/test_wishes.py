@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.policies.surroundings import PlantKind
-from penstock.policies.wishes import WISHES, wish, wished_target
+from penstock.policies.wishes import WISHES, wish, wished_late, wished_target
 
 
 def test_who_prefers_latency_waits_least_and_allows_the_fewest_late():
@@ -16,6 +16,11 @@ def test_who_prefers_latency_waits_least_and_allows_the_fewest_late():
 def test_without_a_word_there_is_no_target():
     assert wished_target(None, PlantKind.MICRO_BATCHES) is None
     assert wished_target("latency", PlantKind.MICRO_BATCHES) == pytest.approx(3.0)
+
+
+def test_without_a_word_as_many_may_be_late_as_with_balance():
+    assert wished_late(None) == wish("balance").late
+    assert wished_late("latency") == pytest.approx(0.01)
 
 
 def test_other_words_are_refused_with_those_that_are_known():

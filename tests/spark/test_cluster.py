@@ -12,7 +12,7 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.processes import started_at, tree
-from penstock.spark.cluster import LocalCluster
+from penstock.spark.cluster import Host, LocalCluster
 from waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
@@ -22,7 +22,7 @@ SCALE = """
     import penstock.spark
     from penstock.spark.actuators.executor_probe import reach
     from penstock.spark.actuators.executors import Executors
-    from penstock.spark.attach.executor_groups import local_pids
+    from penstock.spark.actuators.local_executors import local_pids
     from penstock.spark.cluster import LocalCluster
 
     config = LocalCluster().session_config(executor_memory="512m")
@@ -50,6 +50,39 @@ def test_executors_are_added_and_removed_and_none_is_left(drive):
     assert told["counts"] == [[1, 1, 1, 999000], [3, 3, 3, 999000], [2, 2, 2, 999000]]
     assert len(told["pids"]) >= 2
     until(lambda: not alive(told["pids"]), "the end of every executor")
+
+
+#: Where the workers of each executor keep copies of state, while the driver has a folder of its own.
+FOLDERS = """
+    import os, sys, time
+    import penstock.spark
+    from penstock.spark.cluster import LocalCluster
+    from penstock.spark.runtime.starting import hand_on_store_settings
+
+    def folder(_):
+        time.sleep(1)  # both executors are to have a share
+        return os.environ.get("PENSTOCK_STATE_CACHE")
+
+    os.environ["PENSTOCK_STATE_CACHE"] = "/the/driver's"
+    spark = penstock.spark.session(sys.argv[1], config=LocalCluster().session_config())
+    with penstock.spark.running(spark):
+        hand_on_store_settings(spark)
+        found = set()
+        while len(found) < 2:
+            found |= set(spark.sparkContext.parallelize(range(2), 2).map(folder).collect())
+        print(sorted(found))
+"""
+
+
+def test_each_host_keeps_copies_of_state_where_its_own_environment_says(tmp_path):
+    hosts = [Host(), *(Host(environment={"PENSTOCK_STATE_CACHE": f"/host/{n}"}) for n in (1, 2))]
+    with LocalCluster(workers=2, cores=1, memory="1g", hosts=hosts) as cluster:
+        script = tmp_path / "driver.py"
+        script.write_text(textwrap.dedent(FOLDERS))
+        command = [sys.executable, str(script), cluster.master]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.splitlines()[-1] == "['/host/1', '/host/2']"
 
 
 #: Asks the master who it is: with the secret, without one, and with another one.

@@ -62,6 +62,20 @@ class Fragile:
         return state, Decision.keep(f"{1 / observation.stages[0].arrival_rate:.2f}")
 
 
+@dataclass(frozen=True)
+class Misses:
+    """Looks at nothing where the place does not exist."""
+
+    where: str = ""
+    name: str = "Misses"
+
+    def start(self):
+        return 0
+
+    def step(self, state, observation):
+        return state, Decision.keep("nothing to do")
+
+
 @pytest.mark.parametrize(
     ("policy", "error"),
     [
@@ -69,6 +83,7 @@ class Fragile:
         (Silent(), AssertionError),
         (MutatesState(), AssertionError),
         (Fragile(), Exception),
+        (Misses(), AssertionError),
     ],
 )
 def test_check_policy_catches(policy, error):

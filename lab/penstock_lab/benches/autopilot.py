@@ -1,6 +1,6 @@
 """``penstock bench autopilot``: Autopilot with one setting on every load, beside the cheapest policy in hindsight.
 
-Seeds of the drawn families are not those that Autopilot's constants were chosen with (0 to 9).
+Seeds of the drawn families are none of those that were looked at while Autopilot's constants were chosen (0 to 9, 101, 102).
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ from penstock.core.policy import AnyPolicy
 from penstock.policies import Autopilot, Static
 from penstock.policies.autopilot.candidates import default_candidates
 from penstock.policies.catalog import policy_named
+from penstock.policies.own_process import OwnProcess
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.sim.closed_loop import ClosedLoopResult, run_policy
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
 from penstock_lab import families, recorded_traces
-from penstock_lab.judging import every
+from penstock_lab.judging import at_most, every
 from penstock_lab.papers.parallel import spread
 from penstock_lab.results import ResultsPage, Table
 
@@ -25,11 +26,14 @@ from penstock_lab.results import ResultsPage, Table
 MEAN_CORES, MOST, TARGET, LATE, START = 2.0, 32, 5.0, 0.05, 300.0
 #: Beside the cheapest in hindsight.
 GOAL = 1.25
-#: Parts that can be run alone: the recorded loads, and a draw of every family by its seed.
+#: Parts that can be run alone: the recorded loads, a draw of every family by its seed, and what the rehearsals take of a core.
 RECORDED = "recorded"
-PARTS = (RECORDED, "seed-101", "seed-102")
+CPU = "cpu"
+PARTS = (RECORDED, "seed-103", "seed-104", CPU)
+#: Seconds between two steps, and the share of a core that rehearsals may take.
+PERIOD, SHARE = 5.0, 0.1
 #: Names of the catalog that take part in the hindsight, beside Autopilot's own candidates.
-OTHERS = ("Ds2", "Hpa", "Dhalion", "Threshold", "RuleBased", "Mpc")
+OTHERS = ("Ds2", "Hpa", "Dhalion", "Threshold", "RuleBased", "Spl", "DynamicAllocation", "Mpc")
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Trial:
     seconds: float | None
 
 
-QUICK = [Trial(name, 101, 900.0) for name in ("steps", "map2-300")]
+QUICK = [Trial(name, 103, 900.0) for name in ("steps", "map2-300")]
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,16 @@ class Compared:
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
-    """All recorded loads that are here, and two draws of every family; or one part of them."""
+    """All recorded loads that are here, two draws of every family, and the CPU of rehearsals; or one part of them."""
     if part is not None and part not in PARTS:
         raise unknown("part", part, PARTS)
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     report = ResultsPage("Autopilot", "penstock bench autopilot" + given)
-    parts = [part] if part else list(PARTS)
+    parts = [name for name in ([part] if part else PARTS) if name != CPU]
+    if part == CPU or (part is None and not quick):  # a short run is mostly the start of the process
+        thinking(report, Trial("steps", 101, 600.0 if quick else 3600.0))
+    if not parts:
+        return report
     trials = QUICK if quick else [trial for name in parts for trial in _trials(name)]
     found = spread(compare, trials, least=2)
     _table(report, found)
@@ -137,7 +145,29 @@ def simulated(trial: Trial, policy: AnyPolicy) -> ClosedLoopResult:
     work = None if made.work is None else made.work * cost
     begin = policy.executors if isinstance(policy, Static) and policy.executors else 2
     plant = SparkLike(made.arrivals, SparkCosts(row_cost=cost), begin, MOST, 1, work)
-    return run_policy(plant, policy, 5.0, made.seconds, target=TARGET, warm_up=min(START, made.seconds / 3))
+    return run_policy(
+        plant, policy, PERIOD, made.seconds, target=TARGET, warm_up=min(START, made.seconds / 3)
+    )
+
+
+def thinking(report: ResultsPage, trial: Trial) -> None:
+    """What rehearsals take of a core in their own process: CPU seconds a step, with the default candidates, over the period."""
+    own = OwnProcess(Autopilot(target=TARGET, late=LATE, limits=(1, MOST)))
+    try:
+        steps = len(simulated(trial, own).series.time)
+        cpu = own.thinker.cpu
+    finally:
+        own.close()
+    share = cpu / (steps * PERIOD)
+    report.tables.append(
+        Table(
+            "What rehearsals take of a core",
+            ("seconds of load", "steps", "CPU seconds a step", "of a core"),
+            [[steps * PERIOD, steps, cpu / steps, f"{share:.1%}"]],
+            f"CPU time of the process of its own, its start included, on {trial.load}, seed {trial.seed}: one step every {PERIOD:g} s, at most {MOST} executors, the default candidates.",
+        )
+    )  # fmt: skip
+    report.claim("Rehearsals run within 10 % of a core", "10 %", f"{share:.1%}", at_most(share, SHARE, ".0%"))
 
 
 _load = lru_cache(maxsize=1)(families.load)

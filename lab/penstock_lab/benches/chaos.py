@@ -77,7 +77,7 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     chosen = [part] if part else [p for p in WANTED if not quick or p.startswith("in-process")]
     for name in chosen:
         _run_part(name, kept / f"{name}.json", wanted[name], minutes)
-    return _page({name: Tally.read(kept / f"{name}.json") for name in WANTED})
+    return page_of({name: Tally.read(kept / f"{name}.json") for name in WANTED}, quick)
 
 
 def _run_part(name: str, path: Path, wanted: int, minutes: float | None) -> None:
@@ -114,8 +114,11 @@ def _case(name: str, engine: str, number: int) -> Case:
     return Case(kind, engine, 5000 + number, SPARK_BATCHES, strategy=strategy, gather=number % 2 == 0)
 
 
-def _page(tallies: dict[str, Tally]) -> ResultsPage:
-    page = ResultsPage("Chaos: kills in every way", "penstock bench chaos")
+def page_of(tallies: dict[str, Tally], quick: bool = False) -> ResultsPage:
+    """Tables and claims; a few kills are no claim about a thousand."""
+    page = ResultsPage(
+        "Chaos: kills in every way", "penstock bench chaos" + (" --quick" if quick else ""), quick=quick
+    )
     kinds = sorted({kind for t in tallies.values() for kind in t.kills})
     page.tables.append(
         Table(
@@ -147,7 +150,9 @@ def _page(tallies: dict[str, Tally]) -> ResultsPage:
         made, wrong = sum(sum(t.kills.values()) for t in some), sum(len(t.problems) for t in some)
         measured = f"{made} kills, {wrong} problems"
         text = f"{name}: no row lost or repeated, no checkpoint refused"
-        page.claim(text, f"0 problems after {least} kills", measured, made >= least and not wrong)
+        if quick and made:
+            page.claim(text, "0 problems", measured, not wrong)
+        page.claim(text, f"0 problems after {least} kills", measured, made >= least and not wrong, full=True)
     for engine in ("jobs", "resident"):
         killed = _processes_killed(
             [t for part, t in tallies.items() if part.startswith("spark") and part.endswith(engine)]
@@ -157,6 +162,7 @@ def _page(tallies: dict[str, Tally]) -> ResultsPage:
             f"{EACH} each",
             ", ".join(f"{count} {what}s" for what, count in killed.items()),
             min(killed.values()) >= EACH,
+            full=True,
         )
     return page
 

@@ -2,27 +2,24 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import penstock as ps
-from penstock.policies import Fuzzy, Threshold
 from penstock.spark import session
-from penstock_lab.benches.elastic import watched
+from penstock_lab.benches.elastic_watch import Watched, changes, over_time, percentile, policy_of, watched
 from penstock_lab.worker_shares import held_to
 
 DIMS = 12
-WINDOW = "5 seconds"
-#: Workers of each stage that a policy may have.
-MOST = 3
-POLICIES: dict[str, Callable[[], Any]] = {
-    "Fuzzy": lambda: Fuzzy(limit=2 * MOST, interval=1.0),
-    "Threshold": lambda: Threshold(limits=(1, MOST)),
-}
+#: Seconds.
+WINDOW, SLIDE = 5.0, 0.2
+
+#: The figures of a batch, and when it was committed (``at``).
+Batch = Mapping[str, Any]
 
 
 def main(text: str) -> None:
@@ -33,8 +30,8 @@ def main(text: str) -> None:
     query = ps.PreferenceQuery(
         ps.top_delta_of(100, *[ps.minimize(f"a{i}") for i in range(DIMS)]),
         time="event_time",
-        window=WINDOW,
-        slide="200 milliseconds",
+        window=f"{WINDOW:g} seconds",
+        slide=f"{1000 * SLIDE:g} milliseconds",
         disorder=ps.FixedDelay("300 milliseconds"),
         splitting=spec.get("splitting", "AS_PID"),
         pane_workers=workers,
@@ -48,18 +45,18 @@ def main(text: str) -> None:
 
 def measured(spec: Mapping[str, Any], spark: Any, query: ps.PreferenceQuery) -> dict[str, float]:
     """The figures of the run after its warm-up."""
-    folder, seen = Path(spec["folder"]), list[Mapping[str, Any]]()
+    folder, batches = Path(spec["folder"]), list[Batch]()
     run = query.start(
         stream(spark, spec),
         output=folder / "out",
         checkpoint=folder / "ck",
         trigger="200 milliseconds",
         engine="resident",
-        policy=POLICIES[spec["policy"]]() if "policy" in spec else None,
+        policy=policy_of(spec),
         period=1.0,
     )
-    run.listen(lambda figures: seen.append(dict(figures)))
-    return figures_of(*watched(run, seen, spec))
+    run.listen(lambda figures: batches.append({**figures, "at": time.time()}))
+    return figures_of(watched(run, batches, spec))
 
 
 def stream(spark: Any, spec: Mapping[str, Any]) -> Any:
@@ -78,24 +75,45 @@ def stream(spark: Any, spec: Mapping[str, Any]) -> Any:
     return reader.options(**{k: str(v) for k, v in options.items()}).load()
 
 
-def figures_of(seen: list[Mapping[str, Any]], took: float) -> dict[str, float]:
-    """Lags weigh by window; a worker counts while it is planned, at work or not."""
-    lags = np.array([f["answer_lag"] for f in seen for _ in range(f["windows"])], dtype=float)
-    lags = lags[np.isfinite(lags)]
-    workers = [(f["pane_workers"], f["window_workers"]) for f in seen]
-    rows = float(sum(f["rows"] for f in seen))
-    left = seen[-1]["backlog"] if seen and np.isfinite(seen[-1]["backlog"]) else 0.0
+def figures_of(run: Watched[Batch]) -> dict[str, float]:
+    """Lags are those of all windows that were due; a worker counts while it is planned, at work or not."""
+    lags, seen = lags_of(run), run.seen
+    steps = [(b["at"] - b["seconds"], float(max(_workers(b)))) for b in [*run.known, *run.after]]
+    rows, left = float(sum(b["rows"] for b in seen)), run.known[-1]["backlog"]
     return {
-        "processed": rows / took,
-        "busy": float(
-            np.mean([max(f["utilisation_panes"], f["utilisation_windows"]) for f in seen] or [np.nan])
-        ),
-        "of_the_rate": rows / max(rows + left, 1.0),
-        "lag_p50": float(np.percentile(lags, 50)) if len(lags) else np.nan,
-        "lag_p95": float(np.percentile(lags, 95)) if len(lags) else np.nan,
-        "worker_seconds": float(sum(max(w) * f["interval"] for w, f in zip(workers, seen, strict=True))),
-        "changes": float(sum(a != b for a, b in pairwise(workers))),
+        "processed": rows / run.seconds,
+        "busy": _busy(seen),
+        "of_the_rate": rows / max(rows + (left if np.isfinite(left) else 0.0), 1.0),
+        "lag_p50": percentile(lags, [1.0] * len(lags), 50),
+        "lag_p95": percentile(lags, [1.0] * len(lags), 95),
+        "worker_seconds": over_time(steps, run.began, run.ended),
+        "changes": changes([_workers(b) for b in [*run.before[-1:], *seen]]),
     }
+
+
+def lags_of(run: Watched[Batch]) -> list[float]:
+    """Of each window that was given out, from when it was due to its commit; of those that are due since, up to the end."""
+    given = [lag for batch in run.seen for lag in _lags(batch)]
+    last = max((b["at"] - _lags(b)[-1] for b in run.known if b["windows"]), default=run.began)
+    return given + np.arange(run.ended - last - SLIDE, 0.0, -SLIDE).tolist()
+
+
+def _lags(batch: Batch) -> list[float]:
+    """Of the windows of a batch, first to last: they were due at even distances."""
+    first, mean = batch["answer_lag_max"], batch["answer_lag"]
+    return [float(lag) for lag in np.linspace(first, 2 * mean - first, batch["windows"])]
+
+
+def _workers(batch: Batch) -> tuple[int, int]:
+    return batch["pane_workers"], batch["window_workers"]
+
+
+def _busy(seen: list[Batch]) -> float:
+    """The busy share of the busier stage, over time."""
+    if not seen:
+        return float("nan")
+    shares = [max(b["utilisation_panes"], b["utilisation_windows"]) for b in seen]
+    return float(np.average(shares, weights=[b["interval"] for b in seen]))
 
 
 if __name__ == "__main__":

@@ -14,25 +14,24 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.apps import finance, wordcount
-from penstock.core.errors import unknown
 from penstock.spark import session
 from penstock_lab.benches.flow_grains import compare_grains
 from penstock_lab.benches.flow_layouts import compare_layouts
 from penstock_lab.benches.flow_operators import totals
 from penstock_lab.benches.flow_organic import compare_organic
 from penstock_lab.benches.flow_runs import SYMBOLS, FlowBench, chain, finance_flow, goal, word_flow
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All comparisons, or one."""
-    if part is not None and part not in PARTS:
-        raise unknown("part", part, PARTS)
+    chosen = parts_to_run(part, PARTS, quick, QUICK_PARTS)
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
-    report = ResultsPage("Flows", "penstock bench flow" + given)
-    if part in (None, "grains"):
+    report = ResultsPage("Flows", "penstock bench flow" + given, quick=quick)
+    if "grains" in chosen:
         compare_grains(report, quick)
-    if part == "grains":  # needs no Spark
+    if chosen == ["grains"]:  # needs no Spark
         return report
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
@@ -40,7 +39,7 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
         spark = session("local[4]", app="penstock bench flow", config=options)
         bench = FlowBench(spark, Path(scratch))
         for name, compare in PARTS.items():
-            if compare is not None and part in (None, name):
+            if compare is not None and name in chosen:
                 compare(bench, report, quick)
         spark.stop()
     return report
@@ -66,13 +65,13 @@ class _Rows:
 def _python(
     bench: FlowBench, found: _Rows, job: str, stream: Callable[[], Any], keys: int, size: int, both: bool
 ) -> None:
-    """Run the job with Spark's Python state: in both forms, or in the one that was faster before."""
+    """Run the job with Spark's Python state: in both forms, or in the one that was faster before (by rows, if none was run)."""
     from penstock_lab.baselines import transform_with_state
 
     forms = [False, True]
     if not both:
         seen = {by_row: found.best.get((f"python {by_row}", _smallest(found)), 0.0) for by_row in forms}
-        forms = [max(forms, key=lambda by_row: seen[by_row])]
+        forms = [max(reversed(forms), key=lambda by_row: seen[by_row])]
     for by_row in forms:
         done = bench.query(transform_with_state(stream(), job, bench.folder(), by_row))
         name = f"transformWithState{'' if by_row else 'InPandas'}, Python"
@@ -89,10 +88,9 @@ def _keyed(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
     from penstock_lab.baselines import native
 
     found = _Rows()
-    many = 20_000 if quick else 100_000
-    cases = [(5_000, 50_000, 3), (100_000, 200_000, 0 if quick else 1)]
-    cases += [(many, 2 * many, 2)] if quick else []
-    batches = 8 if quick else 24
+    # Keys, rows a batch, batches for Spark's Python state.
+    cases = [(5_000, 20_000, 2)] if quick else [(5_000, 50_000, 3), (100_000, 200_000, 1)]
+    batches = 6 if quick else 24
     for keys, size, python in cases:
         rng = np.random.default_rng(keys)
         tables = [
@@ -104,29 +102,30 @@ def _keyed(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
             found.add("penstock", f"Penstock, {_replicas(replicas)}", keys, size, done)
         done = bench.query(native(stream, ["key"], ["count(*) AS n", "sum(value) AS s"], bench.folder()))
         found.add("native", "native aggregation, RocksDB", keys, size, done)
-        if python:
-            few = bench.files(f"keyed-{keys}-few", tables[:python])
-            _python(bench, found, "totals", lambda few=few: few, keys, size, keys == 5_000)  # type: ignore[misc]
+        few = bench.files(f"keyed-{keys}-few", tables[:python])
+        _python(bench, found, "totals", lambda few=few: few, keys, size, keys == 5_000 and not quick)  # type: ignore[misc]
     report.tables.append(
         Table(
             "Running count and sum by key",
             ("job", "keys", "rows a batch", "rows/s", "s a batch"),
             found.rows,
             "Spark's Python state is slow with many keys, in frames minutes a batch: it gets three batches with "
-            "5,000 keys, the last of which is timed, and one with 100,000 (two with 20,000), in the form that was faster with few "
+            "5,000 keys, the last of which is timed, and one with 100,000, in the form that was faster with few "
             "and with a JVM and Python workers that are warm from that.",
         )
     )
-    goal(report, f"Count and sum against Python state, {many:,} keys", 10, found.ratio(many, "python"))
+    if quick:
+        return
+    goal(report, "Count and sum against Python state, 100,000 keys", 10, found.ratio(100_000, "python"))
     goal(report, "Count and sum against native with RocksDB, 100,000 keys", 3, found.ratio(100_000, "native"))
 
 
-def _words(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
+def _words(bench: FlowBench, report: ResultsPage, _quick: bool) -> None:
     """Word count, lines to counts: few words, and as many as English has."""
     from penstock_lab.baselines import native
 
     found = _Rows()
-    size, batches = 20_000, 8 if quick else 24
+    size, batches = 20_000, 24
     few, many = len(wordcount.VOCABULARY), wordcount.ENGLISH
     for words in (few, many):
         lines = wordcount.text(size * batches, words)
@@ -154,10 +153,10 @@ def _split(stream: Any) -> Any:
     return stream.selectExpr("explode(split(lower(line), ' ')) AS word")
 
 
-def _bargains(bench: FlowBench, report: ResultsPage, quick: bool) -> None:
+def _bargains(bench: FlowBench, report: ResultsPage, _quick: bool) -> None:
     """Finance: a join of two streams with state has no native form."""
     found = _Rows()
-    size, batches = 100_000, 8 if quick else 24
+    size, batches = 100_000, 24
     trades, quotes = finance.synthetic_tables(size * batches, SYMBOLS)
     edges = np.arange(1, batches + 1) * size
     cut = {"trades": finance.by_time(trades, edges), "quotes": finance.by_time(quotes, edges)}
@@ -197,3 +196,5 @@ PARTS: Mapping[str, Callable[[FlowBench, ResultsPage, bool], None] | None] = {
     "layouts": compare_layouts,
     "organic": compare_organic,
 }
+#: Parts that fit into a minute.
+QUICK_PARTS = ("keyed", "grains")

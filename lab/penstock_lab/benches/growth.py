@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.core.errors import unknown
 from penstock_lab.benches import growth_run
 from penstock_lab.benches.flow_operators import WAIT
 from penstock_lab.benches.latency import OWN, Cell, measured
 from penstock_lab.benches.query_plots import plot_growth
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table, announce
 
 #: Tuples a second while overlap and attributes grow: far below what is held, so that lag tells of cost alone.
@@ -25,12 +25,13 @@ DIMS = (2, 4, 6, 8, 10, 12)
 WORKERS = (1, 2, 4, 8, 16)
 KEYS = (10_000, 100_000, 1_000_000, 10_000_000)
 PARTS = ("workers", "overlap", "attributes", "keys")
+#: All fit into a minute each, with two runs.
+QUICK_PARTS = PARTS
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All parts, or one."""
-    if part is not None and part not in PARTS:
-        raise unknown("part", part, PARTS)
+    chosen = parts_to_run(part, PARTS, quick, QUICK_PARTS)
     parts: dict[str, Callable[[ResultsPage, bool, Path], None]] = {
         "workers": _workers,
         "overlap": _overlap,
@@ -38,10 +39,9 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
         "keys": _keys,
     }
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
-    page = ResultsPage("How cost grows on resident workers", "penstock bench growth" + given)
-    for name, measure in parts.items():
-        if part in (None, name):
-            page.attempt(name, partial(measure, page, quick, folder))
+    page = ResultsPage("How cost grows on resident workers", "penstock bench growth" + given, quick=quick)
+    for name in chosen:
+        page.attempt(name, partial(parts[name], page, quick, folder))
     return page
 
 

@@ -16,8 +16,8 @@ from penstock.spark.query.run import QueryRun
 from penstock_lab.benches import kafka_by_hand
 from penstock_lab.benches.kafka_by_hand import COLUMNS, SCHEMA, WORDS
 
-#: How often, and after how many seconds, it is looked whether a run has caught up; one that cannot is measured all the same.
-LOOKS, BETWEEN_LOOKS = 12, 5.0
+#: Seconds between two looks whether a run has caught up, and until it is given up; one that cannot is measured all the same.
+BETWEEN_LOOKS, LONGEST = 5.0, 60.0
 
 
 def main(path: str) -> None:
@@ -30,6 +30,7 @@ def main(path: str) -> None:
         "skyline to Delta": skyline,
         "words": words,
         "skyline by hand": kafka_by_hand.skyline,
+        "skyline to Delta by hand": kafka_by_hand.skyline_to_delta,
         "words by hand": kafka_by_hand.words,
     }[spec["kind"]](spark, spec)
     figures = _measured(query, spec, _taken_by_spark if by_hand else _taken)
@@ -50,10 +51,12 @@ def skyline(spark: Any, spec: Mapping[str, Any]) -> Any:
     table = spec["kind"] == "skyline to Delta"
     return query.start(
         _source(spark, spec, SCHEMA),
-        output=DeltaTable(f"{spec['work']}/table") if table else KafkaTopic(spec["servers"], spec["answers"]),
+        output=DeltaTable(f"{spec['work']}/table") if table else _topic(spec, "answers"),
+        late=_topic(spec, "late"),
+        dead_letters=_topic(spec, "dead"),
         checkpoint=f"{spec['work']}/ck",
         engine="resident",
-        trigger="250 milliseconds",
+        trigger=spec["trigger"],
         available_now=spec.get("drain", False),
     )
 
@@ -75,13 +78,21 @@ def words(spark: Any, spec: Mapping[str, Any]) -> Any:
         spark,
         checkpoint=f"{spec['work']}/ck",
         engine="resident",
-        trigger="500 milliseconds",
+        dead_letters=_topic(spec, "dead"),
+        trigger=spec["trigger"],
         replicas={"counted": 2},
         available_now=spec.get("drain", False),
     )
 
 
+def _topic(spec: Mapping[str, Any], role: str) -> KafkaTopic | None:
+    """The topic for answers, late rows or dead letters, where there is one."""
+    return KafkaTopic(spec["servers"], spec[role]) if role in spec else None
+
+
 def _source(spark: Any, spec: Mapping[str, Any], schema: str) -> Any:
+    if "dead" in spec:
+        schema += ", _corrupt_record string"
     options = {"kafka.bootstrap.servers": spec["servers"], "subscribe": spec["topic"]}
     most = str(spec.get("most", 0))
     reader = spark.readStream.format("penstock-kafka").schema(schema).options(**options)
@@ -102,7 +113,7 @@ def _measured(query: Any, spec: Mapping[str, Any], taken: Callable[[Any], int]) 
     if spec.get("drain"):
         query.await_termination()
         return {}
-    sent = _Sent(spec)
+    sent = SentMessages(spec)
     _batch_end(query, taken, sent)
     time.sleep(spec["warm_up"])
     first = _caught_up(query, taken, sent)
@@ -117,18 +128,23 @@ def _measured(query: Any, spec: Mapping[str, Any], taken: Callable[[Any], int]) 
     }
 
 
-def _caught_up(query: Any, taken: Callable[[Any], int], sent: "_Sent") -> _Mark:
-    """The end of a batch from which on no more rows are taken than are sent: what waited after the start is worked off."""
-    mark = _batch_end(query, taken, sent)
-    for _ in range(LOOKS):
+def _caught_up(query: Any, taken: Callable[[Any], int], sent: "SentMessages") -> _Mark:
+    """The end of a batch from which on no more rows are taken than are sent: what waited after the start is worked off.
+
+    Twice in a row, since a batch may by chance take what came during one as long as itself.
+    """
+    mark, calm = _batch_end(query, taken, sent), 0
+    give_up = time.time() + LONGEST
+    while time.time() < give_up:
         time.sleep(BETWEEN_LOOKS)
         before, mark = mark, _batch_end(query, taken, sent)
-        if mark.taken - before.taken <= 1.05 * (mark.sent - before.sent):
+        calm = calm + 1 if mark.taken - before.taken <= 1.05 * (mark.sent - before.sent) else 0
+        if calm == 2:
             break
     return mark
 
 
-def _batch_end(query: Any, taken: Callable[[Any], int], sent: "_Sent") -> _Mark:
+def _batch_end(query: Any, taken: Callable[[Any], int], sent: "SentMessages") -> _Mark:
     """Wait for the end of the next batch with rows."""
     before = taken(query)
     while (now := taken(query)) == before:
@@ -144,10 +160,22 @@ def _taken(run: Any) -> int:
 
 
 def _taken_by_spark(query: Any) -> int:
-    return sum(json.loads(p.json)["numInputRows"] for p in query.recentProgress)
+    """Offsets up to which batches were taken: Spark keeps the rows of its last 100 batches only."""
+    last = query.lastProgress
+    return 0 if last is None else end_offsets(json.loads(last.json))
 
 
-class _Sent:
+def end_offsets(progress: Mapping[str, Any]) -> int:
+    """The sum of the offsets, over topics and partitions, up to which a batch of Spark's Kafka source read.
+
+    >>> end_offsets({"sources": [{"endOffset": {"orders": {"0": 7, "1": 5}}}]})
+    12
+    """
+    topics = (source["endOffset"] or {} for source in progress["sources"])
+    return sum(offset for topic in topics for parts in topic.values() for offset in parts.values())
+
+
+class SentMessages:
     """What the producer has brought to the topic, by the broker's account."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:

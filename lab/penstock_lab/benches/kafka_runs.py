@@ -1,26 +1,21 @@
-"""Processes of ``penstock bench kafka``: producers, drivers, and readers of committed messages."""
+"""Processes of ``penstock bench kafka``: producers and drivers, and how much is run."""
 
 import json
 import subprocess
 import sys
-import threading
-import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from penstock.core.errors import PenstockError
-from penstock.spark.kafka.client import confluent
 from penstock.testing.kafka import LocalBroker
+from penstock.testing.processes import die_with_parent
+from penstock_lab.benches.kafka_readers import ANSWERS
 from penstock_lab.cell_runs import RUNS
 
 PARTITIONS = 4
-#: Partitions of topics for answers.
-ANSWERS = 2
 #: Seconds after which a producer stops by itself; it is ended with the driver that it feeds.
 LONGEST = 600
 
@@ -31,7 +26,8 @@ class Sizes:
 
     runs: int
     rate: int
-    words: int
+    #: Rates of words that are tried, until one is held.
+    words: tuple[int, ...]
     warm_up: float
     seconds: float
     lives: int
@@ -43,10 +39,10 @@ class Sizes:
 FULL = Sizes(
     runs=RUNS,
     rate=100_000,
-    words=20_000,
+    words=(100_000, 50_000, 20_000),
     warm_up=15.0,
     seconds=30.0,
-    lives=5,
+    lives=10,
     rows_to_kill_on=600_000,
     backlog=1_000_000,
     base=4_000,
@@ -54,7 +50,7 @@ FULL = Sizes(
 QUICK = Sizes(
     runs=1,
     rate=20_000,
-    words=5_000,
+    words=(5_000,),
     warm_up=8.0,
     seconds=5.0,
     lives=1,
@@ -71,8 +67,18 @@ class Setting:
     broker: LocalBroker
     scratch: Path
     sizes: Sizes
-    #: Where pictures and journals go.
+    #: Where the page, its pictures and the runs that are kept go.
     folder: Path
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is a look only: such a run is too small to be kept or to judge rates by."""
+        return self.sizes.runs < RUNS
+
+    @property
+    def kept(self) -> Path:
+        """Where runs, journals and pictures are kept; those of a look go with it."""
+        return self.scratch if self.quick else self.folder
 
 
 def specified(setting: Setting, name: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -96,6 +102,7 @@ def driver(spec: dict[str, Any]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-m", "penstock_lab.benches.kafka_driver", str(file)],
             start_new_session=True,
+            preexec_fn=die_with_parent,
             stdout=subprocess.PIPE if "seconds" in spec else subprocess.DEVNULL,
             stderr=log,
         )
@@ -113,11 +120,18 @@ def figures_of(process: "subprocess.Popen[bytes]", spec: dict[str, Any]) -> dict
 
 
 @contextmanager
-def producer(spec: dict[str, Any], kind: str, rate: float, seconds: float = LONGEST) -> Iterator[Any]:
-    """A producer that sends at a rate; it is ended on leaving where it has not ended by itself."""
-    arguments = [spec["servers"], spec["topic"], kind, rate, seconds, spec.get("partitions", PARTITIONS)]
+def producer(
+    spec: dict[str, Any], kind: str, rate: float, seconds: float = LONGEST, spoilt: int = 0
+) -> Iterator[Any]:
+    """A producer that sends at a rate; it is ended on leaving where it has not ended by itself.
+
+    Of so many messages (``spoilt``) one is a minute late and one cannot be parsed.
+    """
+    parts = spec.get("partitions", PARTITIONS)
+    arguments = [spec["servers"], spec["topic"], kind, rate, seconds, parts, spoilt]
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock_lab.benches.kafka_producer", *map(str, arguments)],
+        preexec_fn=die_with_parent,
         stdout=subprocess.DEVNULL,
     )
     try:
@@ -125,63 +139,3 @@ def producer(spec: dict[str, Any], kind: str, rate: float, seconds: float = LONG
     finally:
         process.kill()
         process.wait()
-
-
-class AnswerReader(threading.Thread):
-    """A reader of committed messages, who notes when the last answer to each moment came."""
-
-    def __init__(self, spec: dict[str, Any], field: str) -> None:
-        super().__init__(name="answers", daemon=True)
-        self._spec, self._field = spec, field
-        self._closed = threading.Event()
-        self.latest: dict[str, float] = {}
-
-    def run(self) -> None:
-        """Read until closed."""
-        consumer = _reader(self._spec["servers"], self._spec["answers"])
-        while not self._closed.is_set():
-            got = consumer.consume(5_000, 0.05)
-            now = time.time()
-            for message in got:
-                if message.error() is None:
-                    self.latest[json.loads(message.value())[self._field]] = now
-        consumer.close()
-
-    def lags(self, since: float, until: float) -> list[float]:
-        """Seconds from a moment to its last answer, for answers that came between two times."""
-        self._closed.set()
-        self.join()
-        return [
-            received - datetime.fromisoformat(moment).timestamp()
-            for moment, received in self.latest.items()
-            if since <= received <= until
-        ]
-
-
-def committed(broker: LocalBroker, topic: str) -> Counter[bytes]:
-    """All committed messages of a topic."""
-    codes = confluent().KafkaError
-    consumer = _reader(broker.servers, topic)
-    left, found = set(range(ANSWERS)), Counter[bytes]()
-    while left:
-        for message in consumer.consume(5_000, 0.5):
-            if message.error() is None:
-                found[message.value()] += 1
-            elif message.error().code() == codes._PARTITION_EOF:
-                left.discard(message.partition())
-    consumer.close()
-    return found
-
-
-def _reader(servers: str, topic: str) -> Any:
-    library = confluent()
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": "bench",
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-    }
-    consumer = library.Consumer(settings)
-    consumer.assign([library.TopicPartition(topic, p, 0) for p in range(ANSWERS)])
-    return consumer

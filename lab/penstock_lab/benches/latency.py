@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.core.errors import unknown
 from penstock_lab.benches import latency_rescale
 from penstock_lab.benches.query_plots import plot_growth
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table, announce
 
 OWN, FILES = "own source", "Parquet files"
@@ -52,21 +52,23 @@ def _less(engine: str) -> dict[str, Any]:
 
 
 PARTS = ("engines", "rescale")
+#: Both fit into a minute each, with short runs.
+QUICK_PARTS = PARTS
 
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
     """Both parts, or one; ``minutes`` is how long workers come and go."""
-    if part is not None and part not in PARTS:
-        raise unknown("part", part, PARTS)
+    chosen = parts_to_run(part, PARTS, quick, QUICK_PARTS)
     page = ResultsPage(
         "How soon windows are answered: resident workers against Spark jobs",
         "penstock bench latency" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
+        quick=quick,
     )
     parts: dict[str, Callable[[], None]] = {
         "engines": partial(_engines, page, quick, folder),
         "rescale": partial(latency_rescale.add, page, minutes or (0.3 if quick else 5.0)),
     }
-    for name in PARTS if part is None else (part,):
+    for name in chosen:
         page.attempt(name, parts[name])
     return page
 

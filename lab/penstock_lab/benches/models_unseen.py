@@ -92,6 +92,7 @@ def add(report: ResultsPage, quick: bool) -> None:
             f"{goal:.0%} of the cells",
             f"{share:.0%} of {len(own)}",
             at_least(share, goal, ".0%"),
+            full=True,
         )
 
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 from penstock.core.errors import unknown
 from penstock_lab.benches.nexmark_live import live
 from penstock_lab.benches.nexmark_policies import policies
-from penstock_lab.cell_runs import RUNS, Cell, CellRuns, Figures
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, kept_runs
 from penstock_lab.nexmark import QUERIES
 from penstock_lab.nexmark.events import generate
 from penstock_lab.results import ResultsPage, Table
 
 #: Parts that can be run alone; the page keeps those that were run before.
-PARTS = (*QUERIES, "policies", "live")
+PARTS = ("throughput", "policies", "live")
 
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
@@ -31,13 +31,13 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     report = ResultsPage("Nexmark", "penstock bench nexmark" + given)
     batches, size = (4, 10_000) if quick else (12, 100_000)
     queries = ("q1", "q11") if quick else tuple(QUERIES)
-    kept = CellRuns.beside(folder / "nexmark", 1 if quick else RUNS, minutes)
-    if part is None or part in QUERIES:
-        throughput(report, kept, (part,) if part else queries, batches, size)
-    if part in (None, "policies"):
-        policies(report, queries, quick)
-    if part == "live" or (part is None and not quick):
-        live(report, kept)
+    with kept_runs(folder / "nexmark", quick, minutes) as kept:
+        if part in (None, "throughput"):
+            throughput(report, kept, queries, batches, size)
+        if part in (None, "policies"):
+            policies(report, queries, quick)
+        if part == "live" or (part is None and not quick):
+            live(report, kept)
     return report
 
 

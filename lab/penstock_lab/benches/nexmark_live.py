@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.core import control_quality
+from penstock.core.changes_made import steps_to_converge
+from penstock.core.control_quality import times_of_changes
 from penstock.spark.cluster import LocalCluster
 from penstock.traffic import poisson
 from penstock.traffic.composition import Shaped
@@ -23,7 +24,7 @@ POLICIES = ("Threshold", "Ds2", "Mpc")
 #: Rows a second, the factor of the step; seconds until state is steady and executors are warm, and of each level of the load.
 RATE, FACTOR, WARM, LEVEL = 300.0, 4.0, 40.0, 30.0
 TARGET = 6.0
-FIGURES = ("p95", "violations", "late", "core_seconds", "changes", "steps")
+FIGURES = ("p95", "violations", "late", "core_seconds", "changes", "to_converge")
 
 
 def live(report: ResultsPage, kept: CellRuns) -> None:
@@ -53,9 +54,16 @@ def one_run(policy: str, master: str) -> Figures:
             nexmark=QUERY,
         )  # fmt: skip
         outcome = measured(policy, trial, made)[0][0]
-        quality = control_quality.figures(Path(trial.folder) / "journal.jsonl", target=TARGET)
-    settled = quality.settling_time / trial.period
-    return {**outcome.figures, "steps": settled if np.isfinite(settled) else 0.0}
+        times = times_of_changes(Path(trial.folder) / "journal.jsonl")
+        result = np.load(Path(trial.folder) / "result.npz")
+        to_converge = changes_to_converge(times, float(result["journal_began"] - result["began"]))
+    return {**outcome.figures, "to_converge": to_converge}
+
+
+def changes_to_converge(times: Sequence[float], offset: float) -> float:
+    """Changes after a step of the load until none followed before the next; ``offset``: when the journal began, in seconds of the load."""
+    stepped = [at - offset for at in (WARM + LEVEL, WARM + 2 * LEVEL)]
+    return steps_to_converge(times, stepped, quiet=LEVEL)
 
 
 def tell(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell]) -> None:
@@ -67,7 +75,7 @@ def tell(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell]) -> None:
             [[cell.way, *(str(kept.spread(cell, figure)) for figure in FIGURES)] for cell in cells if kept.of(cell)],
             f"Mean ± standard deviation of the runs. {RATE:g} bids a second, then {FACTOR:g} times as many, then {RATE:g} again, {LEVEL:g} s each after {WARM:g} s of warm-up; every bid's price is converted by a Python function that "
             "computes for 0.1 ms and waits for 1.2 ms, as a lookup would. One to four executors of half a core on a standalone cluster on loopback. Target: 95 % of the rows within "
-            f"{TARGET:g} s of their arrival; a violation is a slot of 2 s of arrivals whose own 95th percentile is later. {kept.speed(cells)}",
+            f"{TARGET:g} s of their arrival; a violation is a slot of 2 s of arrivals whose own 95th percentile is later. Steps to converge: changes after a step of the load until none followed within its {LEVEL:g} s. {kept.speed(cells)}",
         )
     )  # fmt: skip
     least = min(len(kept.of(cell)) for cell in cells)

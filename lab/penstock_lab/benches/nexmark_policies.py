@@ -4,10 +4,13 @@ Queries differ there in what a batch costs beside its rows; those that cost the 
 """
 
 from dataclasses import dataclass
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
 
+from penstock.core.changes_made import steps_to_converge
+from penstock.core.control_quality import times_of_changes
 from penstock.policies.catalog import fitting, policy_named
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.sim.closed_loop import run_policy
@@ -21,6 +24,10 @@ from penstock_lab.results import ResultsPage, Table
 MEAN_CORES, MOST, TARGET, START = 16.0, 64, 5.0, 300.0
 #: Share of the rows that may be later than the target.
 LATE = 0.05
+#: Seed of the loads that are drawn.
+SEED = 201
+#: Seconds without a change after which a policy has converged: more than any of them pauses by itself (Dhalion 45 s, DynamicAllocation 60 s).
+QUIET = 75.0
 LOADS = ("cosine", "steps", "flash-crowd", "bc")
 #: Seconds a batch beside its rows: a query without state, one with one stateful operator, one with two. Assumed, so that the table
 #: does not hang on the machine that made it.
@@ -47,7 +54,7 @@ class PolicyFigures:
     violations: float
     core_seconds: float
     changes: int
-    steps: float  # control steps until a series of changes was over, on average
+    steps: float  # changes after a step of the load until it converged, on average; nan where the load has no steps
 
 
 def policies(report: ResultsPage, queries: tuple[str, ...], quick: bool) -> None:
@@ -63,7 +70,7 @@ def policies(report: ResultsPage, queries: tuple[str, ...], quick: bool) -> None
     ]
     found = spread(simulated, trials)
     rows = [
-        [f.trial.load, f.trial.queries, f.trial.policy, f"{f.late:.1%}", f"{f.violations:.1%}", f.core_seconds, f.changes, f.steps]
+        [f.trial.load, f.trial.queries, f.trial.policy, f"{f.late:.1%}", f"{f.violations:.1%}", f.core_seconds, f.changes, _told(f.steps)]
         for f in sorted(found, key=lambda f: (f.trial.load, f.trial.queries))
     ]  # fmt: skip
     summary = _summary(found, names)
@@ -72,7 +79,7 @@ def policies(report: ResultsPage, queries: tuple[str, ...], quick: bool) -> None
             "Policies over all queries and loads",
             ("policy", "target kept (at most 5 % late)", "late rows, mean", "core-seconds over the peak's, mean", "changes, mean", "steps to converge, mean"),
             summary,
-            f"Simulated: mean load {MEAN_CORES:g} cores, at most {MOST} executors, target {TARGET:g} s, {seconds:.0f} s of load of which the first {START:.0f} are left out.",
+            f"Simulated: mean load {MEAN_CORES:g} cores, at most {MOST} executors, target {TARGET:g} s, {seconds:.0f} s of load of which the first {START:.0f} are left out. Steps to converge: changes after a step of the load (those of the load `steps`; others have none) until none follows for {QUIET:.0f} s or the load steps again.",
         )
     )  # fmt: skip
     report.tables.append(
@@ -100,7 +107,7 @@ def _alike(queries: tuple[str, ...]) -> list[tuple[str, float]]:
 
 def simulated(trial: PolicyTrial) -> PolicyFigures:
     """One run in virtual time."""
-    made = families.load(trial.load, trial.seconds, 201)
+    made = families.load(trial.load, trial.seconds, SEED)
     cost = MEAN_CORES / made.rate
     here = Surroundings(PlantKind.MICRO_BATCHES, (1, MOST), TARGET, 5.0)
     policy = policy_named(trial.policy, here)
@@ -109,7 +116,8 @@ def simulated(trial: PolicyTrial) -> PolicyFigures:
     plant = SparkLike(made.arrivals, costs, begin, MOST, 1)
     out = run_policy(plant, policy, 5.0, made.seconds, target=TARGET, warm_up=START)
     quality = out.quality
-    steps = quality.settling_time / 5.0 if np.isfinite(quality.settling_time) else 0.0
+    stepped = families.step_times(trial.seconds, SEED) if trial.load == "steps" else []
+    steps = steps_to_converge(times_of_changes(out.tables), [at for at, _ in stepped if at >= START], QUIET)
     return PolicyFigures(
         trial, out.late, quality.violation_share, out.core_seconds, quality.reconfigurations, steps
     )
@@ -124,9 +132,14 @@ def _summary(found: list[PolicyFigures], names: list[str]) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for name in names:
         mine = [f for f in found if f.trial.policy == name]
+        stepped = [f.steps for f in mine if not isnan(f.steps)]
         over = [f.core_seconds / peak[f.trial.queries, f.trial.load] for f in mine]
         rows.append([
             name, f"{_kept(found, name)} of {len(mine)}", f"{np.mean([f.late for f in mine]):.1%}", float(np.mean(over)),
-            float(np.mean([f.changes for f in mine])), float(np.mean([f.steps for f in mine])),
+            float(np.mean([f.changes for f in mine])), _told(float(np.mean(stepped)) if stepped else nan),
         ])  # fmt: skip
     return rows
+
+
+def _told(steps: float) -> str | float:
+    return "-" if isnan(steps) else steps

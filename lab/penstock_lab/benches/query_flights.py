@@ -78,7 +78,7 @@ def add(report: ResultsPage, session: Callable[[Sequence[dict[str, Any]]], list[
         "a drop target of 1 % cuts the waiting for late flights",
         "about tenfold (PPQ)",
         f"{gain:.1f} times",
-        at_least(gain, 7.5, ".1f"),
+        judged(gain >= 7.5, "at least 7.5 times: three quarters of it, more is better"),
     )
 
 

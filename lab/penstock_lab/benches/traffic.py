@@ -30,7 +30,11 @@ _MILLION = 1e6
 
 def run(quick: bool, folder: Path) -> ResultsPage:
     """Measure generators and statistics; check the goals and the known figures of a recorded trace."""
-    report = ResultsPage("Traffic: generators and trace statistics", "penstock bench traffic")
+    report = ResultsPage(
+        "Traffic: generators and trace statistics",
+        "penstock bench traffic" + (" --quick" if quick else ""),
+        quick=quick,
+    )
     rows = 500_000 if quick else 5_000_000
     _arrivals(report, rows)
     _tuples(report, rows // 2)
@@ -209,6 +213,7 @@ def _burstiness(report: ResultsPage, seconds: float) -> None:
         "7 of 7",
         f"{7 - misses} of 7",
         misses == 0,
+        full=True,
     )
 
 

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 import penstock as ps
 from penstock.aggregates import Aggregate, count, max_of, sum_of
-from penstock.core.errors import unknown
 from penstock.spark import session
 from penstock_lab.judging import at_least, every
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table, announce
 
 #: Batches that only warm up.
@@ -77,37 +77,34 @@ ROWS_IN_PYTHON = ((2, 150_000), (2, 1_000_000), (20, 150_000), (100, 30_000))
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     """All cases, or one part of them."""
-    if part is not None and part not in PARTS:
-        raise unknown("part", part, PARTS)
+    chosen = parts_to_run(part, PARTS, quick, QUICK_PARTS)
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
-    report = ResultsPage("Sliding windows of aggregates", "penstock bench windows" + given)
+    report = ResultsPage("Sliding windows of aggregates", "penstock bench windows" + given, quick=quick)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
         options = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
         spark = session("local[4]", app="penstock bench windows", config=options)
         bench = _Bench(spark, Path(scratch))
         bench.measure(Case(2, 10, 2000), _plain, _native)  # everything is compiled once
-        for name, compare in PARTS.items():
-            if part in (None, name):
-                compare(report, bench, quick)
+        for name in chosen:
+            PARTS[name](report, bench, quick)
         spark.stop()
     return report
 
 
 def _few_groups(report: ResultsPage, bench: "_Bench", quick: bool) -> None:
-    panes, rows = ((2, 20), 20_000) if quick else ((2, 20, 100), ROWS)
-    cases = [Case(p, g, rows) for p in panes for g in (1, 1000)]
+    cases = [Case(20, 1000, 20_000)] if quick else [Case(p, g, ROWS) for p in (2, 20, 100) for g in (1, 1000)]
     _against(report, bench, "native functions", cases, _plain, _native, _judge_native)
 
 
-def _many_groups(report: ResultsPage, bench: "_Bench", quick: bool) -> None:
+def _many_groups(report: ResultsPage, bench: "_Bench", _quick: bool) -> None:
     """Few rows a batch: Spark's state has a row for each window and group."""
-    cases = [Case(20, 20_000 if quick else 100_000, ROWS // 15 if quick else ROWS // 5)]
+    cases = [Case(20, 100_000, ROWS // 5)]
     _against(report, bench, "native functions, many groups", cases, _plain, _native, _judge_native)
 
 
-def _against_python(report: ResultsPage, bench: "_Bench", quick: bool) -> None:
-    cases = [Case(p, 1000, rows) for p, rows in (((20, 30_000),) if quick else ROWS_IN_PYTHON)]
+def _against_python(report: ResultsPage, bench: "_Bench", _quick: bool) -> None:
+    cases = [Case(p, 1000, rows) for p, rows in ROWS_IN_PYTHON]
     _against(report, bench, "a Python function", cases, _own, _python, _judge_python)
 
 
@@ -299,6 +296,7 @@ def _judge_native(report: ResultsPage, ratios: dict[Case, float]) -> None:
         "at least 1",
         f"{least:.2f}",
         at_least(least, 1),
+        full=True,
     )
 
 
@@ -313,3 +311,5 @@ def _judge_python(report: ResultsPage, ratios: dict[Case, float]) -> None:
 
 
 PARTS = {"native": _few_groups, "groups": _many_groups, "python": _against_python}
+#: Parts that fit into a minute.
+QUICK_PARTS = ("native",)

@@ -91,9 +91,13 @@ def bench(
     if strange:
         raise PenstockError(f"The benchmark '{name}' knows no --{strange[0]}; leave it out.")
     report = run(quick=quick, folder=output, **given)
-    report.seconds = time.perf_counter() - start
+    # A page that is printed again from runs that were kept has their seconds.
+    report.seconds = max(report.seconds, time.perf_counter() - start)
     # Some benchmarks keep what their parts came to by themselves; those that name PARTS leave it to the page.
-    write_page(report, output, *page_of(name, part if hasattr(module, "PARTS") else None))
+    parted = hasattr(module, "PARTS")
+    page, own = page_of(name, part if parted else None)
+    # A quick look at one part has a page of its own: that of whole runs stays as it is.
+    write_page(report, output, page + ("-quick" if quick and parted else ""), own)
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
     else:

@@ -11,6 +11,8 @@ from penstock.core.arrays import Floats
 from penstock.core.errors import PenstockError
 from penstock_lab import recorded_traces
 
+RATES = "elastic_ppq_rates.csv.gz"
+
 
 def recorded_file(name: str) -> Path:
     """A file of the folder of recorded data."""
@@ -22,11 +24,17 @@ def recorded_file(name: str) -> Path:
     return folder / name
 
 
+def is_recorded(stream: str) -> bool:
+    """Whether the tuples of this stream are at hand."""
+    folder = recorded_traces.folder()
+    return folder is not None and (folder / RATES).exists() and stream in recorded_rates()
+
+
 @lru_cache
 def recorded_rates() -> dict[str, Floats]:
     """Tuples of every second, by stream."""
     found: dict[str, list[float]] = {}
-    with gzip.open(recorded_file("elastic_ppq_rates.csv.gz"), "rt") as lines:
+    with gzip.open(recorded_file(RATES), "rt") as lines:
         for row in csv.DictReader(lines):
             found.setdefault(row["stream"], []).append(float(row["tuples"]))
     return {name: np.array(counts) for name, counts in found.items()}

@@ -7,7 +7,7 @@ from penstock.models import fit_kpc
 from penstock.models.comparison import compare_loads
 from penstock.picture import COLOURS, INK
 from penstock_lab import recorded_traces
-from penstock_lab.judging import both, every, judged, near
+from penstock_lab.judging import Judged, both, every, judged, near
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.mead_runs import SECONDS, STREAMS, MeadOutcome, MeadRun, arrivals, execute_all
@@ -65,7 +65,8 @@ REASONS = {
     "Table I:": "In the first interval after an abrupt change no model knows of it, and the tightest target leaves no room for that minute.",
     "Table II:": "The slowest 5 % of the tuples are those of the minute after an abrupt change, when no fitted model knows of it yet; our streams change more abruptly than a policy that looks once a minute can follow.",
     "Table III": "The changes of our synthetic stream are fewer, and it is shorter where the run is.",
-    "Headline: on SYNT": "See Table II: what is missed are percentiles, in the minute after an abrupt change.",
+    "Table III: on BC": "The release that the largest burst of BC punishes falls into another minute here than there.",
+    "Headline: on SYNT": "What is missed with the paper's two windows is what Tables I and II above miss with them.",
     "Headline: with": "The start with all of the CPU and one level less a minute is a larger part of a short run.",
 }
 
@@ -214,22 +215,27 @@ def requirement(
     # The order of the phases of SYNT was chosen with these tables in view (decision 53); the other streams were not.
     for where, part in ((" on SYNT", ["SYNT"]), ("", [s for s in streams if s != "SYNT"])):
         here = [r for r in rows if r[0] in part]
-        ours, two = ([r for r in here if r[2] == "MAP/G/1" + more] for more in ("", ", 2 windows"))
-        if not ours:
+        three, two = (
+            [r[7] == "met" for r in here if r[2] == "MAP/G/1" + more] for more in ("", ", 2 windows")
+        )
+        if not three:
             continue
-        beside = f" (with 2 windows {sum(r[7] == 'met' for r in two)})" if two else ""
         where = where or " on " + " and ".join(part)
-        met = sum(r[7] == "met" for r in ours)
-        report.claim(
-            f"{what}: with MAPs every requirement is met{where}", f"{len(ours)} of {len(ours)}",
-            f"{met}{beside}", every(met, len(ours)), fit="SYNT" in part,
-        )  # fmt: skip
+        _met_claim(report, f"{what}: with MAPs every requirement is met{where}", two, three, "SYNT" in part)
         plain = [r for r in here if r[2] == "M/G/1"]
         missed = sum(r[7] != "met" for r in plain)
         report.claim(
             f"{what}: M/G/1 violates the requirements{where}", f"{len(plain)} of {len(plain)}",
             str(missed), every(missed, len(plain)), fit="SYNT" in part,
         )  # fmt: skip
+
+
+def _met_claim(report: ResultsPage, text: str, two: list[bool], three: list[bool], fit: bool) -> None:
+    """Requirements met with the paper's two fitting windows; the third, Mead's default, was added with BC in view (decision 53)."""
+    held = two or three
+    beside = f" (with 3 windows {sum(three)})" if two else " (with 3 windows)"
+    bound = Judged(all(held), f"all {len(held)} with {2 if two else 3} windows")
+    report.claim(text, f"{len(held)} of {len(held)}", f"{sum(held)}{beside}", bound, fit=fit or not two)
 
 
 def window_size(
@@ -262,13 +268,28 @@ def window_size(
             ),
             fit=True,
         )  # fmt: skip
+    for stream, target, text in (
+        ("BC", 0.5, "on BC only the largest window misses 0.5 s"),
+        ("LM*", 3.0, "on LM* every window meets 3 s"),
+    ):
+        found = {r[1]: r[4] for r in rows if r[0] == stream}
+        paper = {events: figure for events, (figure, _) in TABLE_3[stream, target].items()}
+        if found:
+            report.claim(
+                f"Table III: {text}", ", ".join(f"{p:g}" for p in paper.values()) + " s",
+                ", ".join(f"{found[e]:.3g}" for e in paper) + " s",
+                both(
+                    judged(all((found[e] <= target) == (p <= target) for e, p in paper.items()), "met and missed by the same windows"),
+                    near(*((found[e], p) for e, p in paper.items())),
+                ),
+            )  # fmt: skip
 
 
 def threshold(report: ResultsPage, streams: list[str], seconds: float, outs: dict[Any, MeadOutcome]) -> None:
     """The threshold policy, which knows no target."""
-    rows = [
-        [s, THRESHOLD[s][0], outs[MeadRun(s, "threshold", 0.0, seconds)].mean, THRESHOLD[s][1],
-         100 * outs[MeadRun(s, "threshold", 0.0, seconds)].cpu]
+    rows: list[tuple[str, float, float, float, float]] = [
+        (s, THRESHOLD[s][0], outs[MeadRun(s, "threshold", 0.0, seconds)].mean, THRESHOLD[s][1],
+         100 * outs[MeadRun(s, "threshold", 0.0, seconds)].cpu)
         for s in streams
     ]  # fmt: skip
     report.tables.append(
@@ -278,17 +299,33 @@ def threshold(report: ResultsPage, streams: list[str], seconds: float, outs: dic
             rows,
         )
     )
+    for stream, paper, ours, paper_cpu, cpu in rows:
+        report.claim(
+            f"Fig. 9: the threshold policy on {stream}", f"{paper:g} s with {paper_cpu} % of the CPU", f"{ours:.3g} s with {cpu:.0f} %",
+            near((ours, paper), (cpu, paper_cpu)), fit=stream == "SYNT",
+        )  # fmt: skip
+    if "BC" in streams:
+        target = min(TABLE_1["BC"])
+        two, three = (outs.get(MeadRun("BC", "map", target, seconds, windows=n)) for n in (2, 3))
+        fitted, (_, _, plain, _, _) = two or three, next(r for r in rows if r[0] == "BC")
+        if fitted is not None:
+            report.claim(
+                f"Fig. 9: on BC MAPs at a target of {target:g} s respond sooner than the threshold policy", "0.035 s against 0.31 s",
+                f"{fitted.figure:.3g} s against {plain:.3g} s", judged(fitted.figure < plain, "sooner, with 2 windows"),
+            )  # fmt: skip
 
 
 def headline(report: ResultsPage, outs: dict[Any, MeadOutcome]) -> None:
     """What must hold on SYNT and BC."""
     maps = [o for r, o in outs.items() if r.model == "map" and r.windows > 1 and r.stream in ("SYNT", "BC")]
     ours, two = ([o for o in maps if o.run.windows == windows] for windows in (3, 2))
-    beside = f" (with 2 windows {sum(o.met for o in two)})" if two else ""
-    report.claim(
+    _met_claim(
+        report,
         "Headline: on SYNT and BC the MAP model meets every requirement of Tables I and II",
-        f"{len(ours)} of {len(ours)}", f"{sum(o.met for o in ours)}{beside}", all(o.met for o in ours), fit=True,
-    )  # fmt: skip
+        [o.met for o in two],
+        [o.met for o in ours],
+        fit=True,
+    )
     plain = [o for r, o in outs.items() if r.model == "mg1" and r.stream in ("SYNT", "BC")]
     report.claim(
         "Headline: on SYNT and BC M/G/1 violates them",
@@ -296,11 +333,19 @@ def headline(report: ResultsPage, outs: dict[Any, MeadOutcome]) -> None:
     )  # fmt: skip
     most = max(o.cpu for o in ours)
     report.claim(
-        "Headline: with at most 65 % of the CPU on average", "at most 65 %", f"{most:.0%}", most <= 0.65
+        "Headline: with at most 65 % of the CPU on average",
+        "at most 65 %",
+        f"{most:.0%}",
+        judged(most <= 0.65, "at most 65 % in each run on SYNT and BC with 3 windows"),
+        fit=True,
     )
     other = max(o.other for o in ours)
     report.claim(
-        "The other path stays within every target as well", "below 0.1 s", f"{other:.3f} s", other < 0.1
+        "The other path stays within every target as well",
+        "below 0.1 s",
+        f"{other:.3f} s",
+        judged(other < 0.1, "below 0.1 s in each run on SYNT and BC with 3 windows"),
+        fit=True,
     )
 
 

@@ -58,10 +58,9 @@ def run(scale: float, folder: Path) -> ResultsPage:
         MpcRun(w, s, sw, h, 1.0, lengths[w], seed)
         for w in workloads
         for seed in range(WALKS if w == "walk" and scale >= 0.3 else 1)
-        for s in strategies
-        for _, sw, h in VARIANTS
+        for s, variants in [*((s, VARIANTS) for s in strategies), ("static peak", VARIANTS[:1])]
+        for _, sw, h in variants
     ]
-    jobs += [MpcRun(w, "static peak", 0.0, 1, 1.0, lengths[w]) for w in workloads]
     outs = {o.run: o for o in spread(execute, jobs)}
     results(report, workloads, strategies, lengths, outs)
     saving(report, workloads, strategies, lengths, outs)
@@ -115,10 +114,13 @@ def search(report: ResultsPage) -> None:
         )
     )
     report.claim(
-        "Table 5: all searches find the same optimum, horizons 1 to 3",
+        "Table 5: the searches find the same optimum",
         "yes",
         ", ".join(str(r[7]) for r in rows[:3]),
-        all(r[7] is True for r in rows[:3]),
+        judged(
+            all(r[7] is True for r in rows[:3]),
+            "dynamic programming and branch and bound at horizons 1 to 3, and all trajectories tried at 1 and 2",
+        ),
     )
     report.claim(
         "Table 5: horizon 3 within the paper's time",
@@ -230,15 +232,16 @@ def saving(
     rows: list[list[Any]] = []
     paper = {"Th-Power": 48.6, "Lat-Power": 30.7}
     for w in workloads:
-        peak = outs[MpcRun(w, "static peak", 0.0, 1, 1.0, lengths[w])].power.mean()
+        peak = _figures(w, "static peak", 0.0, 1, lengths[w], outs).watts
         for s in (x for x in strategies if x in paper):
-            watts = outs[MpcRun(w, s, 0.0, 1, 1.0, lengths[w])].power.mean()
+            watts = _figures(w, s, 0.0, 1, lengths[w], outs).watts
             rows.append([w, s, peak, watts, paper[s], 100 * (1 - watts / peak)])
     report.tables.append(
         Table(
             "Power saved against the static peak (NoSw)",
             ("workload", "strategy", "peak (W)", "ours (W)", "paper: saved %", "ours: saved %"),
             rows,
+            f"walk: mean of the same {WALKS} random walks as above.",
         )
     )
     report.claim(

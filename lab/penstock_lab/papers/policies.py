@@ -101,6 +101,9 @@ def region_policies() -> dict[str, Any]:
     """Policies for pipelines and replicas."""
     return {
         "Static peak": Static(workers={"r1": 12}),
+        "Ds2": Ds2(limits=(1, 16)),
+        "Hpa": Hpa(limits=(1, 16)),
+        "Dhalion": Dhalion(limits=(1, 16)),
         "Organic": Organic(),
         "Organic, shrinking": Organic(shrink=True),
         "PipelinedFission": PipelinedFission(threads=12, switching=0.1e-6, replication=0.02e-6),

@@ -1,6 +1,5 @@
 """PPQ 5.3 and 6.2, both stages: window scheduling, panes against plain windows, punctuations (Figs. 12-14, 17)."""
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from penstock.picture import COLOURS
 from penstock.sim.plants.query.bnl import Pool, insert_all, merged
-from penstock_lab.judging import every, falling, near
+from penstock_lab.judging import both, every, falling, judged, near
 from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.ppq_panes import COMPARISON, TUPLE
@@ -116,7 +115,7 @@ def panes_against_windows(report: ResultsPage, scale: float) -> None:
     ratios = [r[3] for r in rows if r[0] <= 10]
     report.claim(
         "Fig. 14: panes save work, more the more windows overlap (up to 10 panes)", "ratio below 1 and falling",
-        ", ".join(f"{r:.2f}" for r in ratios), ratios[1] < 1 and all(a >= b for a, b in pairwise(ratios)),
+        ", ".join(f"{r:.2f}" for r in ratios), both(judged(max(ratios[1:]) < 1, "below 1 from two panes on"), falling(ratios)),
     )  # fmt: skip
 
 
@@ -177,10 +176,10 @@ def punctuations(report: ResultsPage, scale: float) -> None:
     )  # fmt: skip
     report.claim(
         "Fig. 17: more drops, shorter latency", "falling", ", ".join(f"{r[1]:.2f} s" for r in rows),
-        falling([r[1] for r in rows]),
+        falling([r[1] for r in rows]), fit=True,
     )  # fmt: skip
     shares = ", ".join(f"{r[2]:.1%}" for r in rows[1:])
     report.claim(
         "Fig. 17: the drop target is met", "1, 2, 5 %", shares,
-        near(*((r[2], d) for r, d in zip(rows[1:], (0.01, 0.02, 0.05), strict=True)), form=".2%"),
+        near(*((r[2], d) for r, d in zip(rows[1:], (0.01, 0.02, 0.05), strict=True)), form=".2%"), fit=True,
     )  # fmt: skip

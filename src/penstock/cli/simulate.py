@@ -100,7 +100,9 @@ def simulate(
     stream = load(trace or kind.trace, seconds, seed, column, unit)
     every = _every(kind.period if period is None else period, stream.seconds)
     jobs = [
-        SimulationJob(plant, parameters, stream, seed, spec, goal, every, metric, _left_out(warm_up, stream.seconds))
+        SimulationJob(
+            plant, parameters, stream, seed, spec, goal, every, metric, _left_out(warm_up, stream.seconds), wanted.late
+        )
         for spec in policy or _catalog(kind.kind)
     ]  # fmt: skip
     outcomes = run_jobs(jobs, progress=not as_json)

@@ -33,30 +33,47 @@ class SimulationJob:
     period: float
     metric: str
     warm_up: float
+    late: float = 0.05  # share of the tuples that may miss the target
+
+    def policy_object(self) -> Any:
+        """The policy, made for the plant and what was asked for."""
+        from penstock.policies.catalog import policy_named
+        from penstock.sim.plant_catalog import simulated_plant
+
+        plant = simulated_plant(self.plant)
+        return policy_named(
+            self.policy, plant.surroundings(self.parameters, self.target, self.period, self.late)
+        )
 
 
 def run_jobs(jobs: Sequence[SimulationJob], progress: bool = True) -> "list[ClosedLoopResult]":
     """The results in the order of the jobs; what is done is told on the error output while others run."""
     for job in jobs:
-        _policy(job)  # a mistake in a name is told before anything runs
+        job.policy_object()  # a mistake in a name is told before anything runs
     console = Console(stderr=True)
     shown = progress and console.is_terminal
+    done: dict[int, ClosedLoopResult] = {}
+
+    def take(places: Sequence[int], results: "Sequence[ClosedLoopResult]") -> None:
+        done.update(zip(places, results, strict=True))
+        if shown:
+            names = ", ".join(jobs[i].policy for i in places)
+            console.print(f"{len(done)} of {len(jobs)}: {names}", markup=False, style="dim")
+
     few = sum(len(j.stream.arrivals) for j in jobs) < _FEW
     if few or len(jobs) < 2 or (os.cpu_count() or 1) < 2:
-        return [execute(job) for job in jobs]
+        for place, job in enumerate(jobs):
+            take([place], [execute(job)])
+        return list(done.values())
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
-    done: dict[int, ClosedLoopResult] = {}
     groups = _groups(jobs)
     # The mistakes of a forked process with threads are worse than the second that a new one takes to start.
     with ProcessPoolExecutor(min(len(groups), os.cpu_count() or 1), get_context("spawn")) as pool:
         waiting = {pool.submit(_execute_all, [jobs[i] for i in group]): group for group in groups}
         for finished in as_completed(waiting):
-            done |= zip(waiting[finished], finished.result(), strict=True)
-            if shown:
-                names = ", ".join(jobs[i].policy for i in waiting[finished])
-                console.print(f"{len(done)} of {len(jobs)}: {names}", markup=False, style="dim")
+            take(waiting[finished], finished.result())
     return [done[place] for place in range(len(jobs))]
 
 
@@ -77,7 +94,7 @@ def execute(job: SimulationJob) -> "ClosedLoopResult":
     from penstock.sim.closed_loop import run_policy
     from penstock.sim.plant_catalog import simulated_plant
 
-    policy = _policy(job)
+    policy = job.policy_object()
     parameters = job.parameters | _standing(policy, job.parameters)
     plant = simulated_plant(job.plant).make(job.stream, parameters, job.seed)
     return run_policy(
@@ -90,14 +107,6 @@ def execute(job: SimulationJob) -> "ClosedLoopResult":
         name=job.policy,
         warm_up=job.warm_up,
     )
-
-
-def _policy(job: SimulationJob) -> Any:
-    from penstock.policies.catalog import policy_named
-    from penstock.sim.plant_catalog import simulated_plant
-
-    surroundings = simulated_plant(job.plant).surroundings(job.parameters, job.target, job.period)
-    return policy_named(job.policy, surroundings)
 
 
 def _standing(policy: Any, parameters: dict[str, float]) -> dict[str, float]:

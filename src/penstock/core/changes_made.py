@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import nan
+from itertools import pairwise
+from math import inf, nan
 
 #: What counts as one step of a knob; changes of others are no reconfiguration.
 UNIT = {"workers": 1.0, "executors": 1.0, "frequency": 0.1, "cpu_share": 0.1, "pipelines": 1.0}
@@ -67,6 +68,22 @@ def settling_time(times: Iterable[float], gap: float) -> float:
     if last == last:
         lengths.append(last - start)
     return _mean(lengths)
+
+
+def steps_to_converge(times: Sequence[float], load_steps: Sequence[float], quiet: float) -> float:
+    """Mean number of changes after a step of the load, until none follows for more than ``quiet`` seconds or the load steps again.
+
+    ``quiet`` must be longer than the pauses that the policy itself makes between two decisions. nan where the load has no steps.
+
+    >>> steps_to_converge([20.0, 35.0, 50.0, 300.0], [10.0], quiet=60.0)
+    3.0
+    """
+    counts = []
+    for begin, end in pairwise([*sorted(load_steps), inf]):
+        after = [t for t in times if begin <= t < end]
+        calm = [later - earlier > quiet for earlier, later in pairwise(after)]
+        counts.append(float(calm.index(True) + 1 if True in calm else len(after)))
+    return _mean(counts) if counts else nan
 
 
 def _mean(values: list[float]) -> float:

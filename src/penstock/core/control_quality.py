@@ -70,6 +70,12 @@ def figures(
     return running.result()
 
 
+def times_of_changes(journal: str | Path | Tables) -> list[float]:
+    """When capacity was changed, by the time at which it took effect."""
+    tables = journal if isinstance(journal, Tables) else read(journal)
+    return change_times(made_changes(_changes(tables)))
+
+
 class RunningQuality:
     """The same figures, known at any time while observations and changes come in.
 

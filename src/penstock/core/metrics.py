@@ -85,4 +85,5 @@ class Metric(StrEnum):
     FREQUENCY = ("frequency", "GHz", 0, "operating frequency of the cores")
     POWER = ("power", "W", -1, "power drawn, measured or modelled")
     STATE_SIZE = ("state_size", "bytes", -1, "state kept for the query or the stage")
+    THINKING = ("thinking", "cores", -1, "cores that a policy in a process of its own took during the period")
     CHANGE_PAUSE = ("change_pause", "s", -1, "how long the last change held tuples back")

@@ -33,7 +33,9 @@ class StoreJournal(Journal):
         before = parts_in_store(self.path)
         self._number = int(Path(before[-1].stem).suffix[1:]) if before else 0
         self._lines, self._size, self._changed = list[bytes](), 0, False
-        self._lock = threading.Lock()
+        self._full = list[tuple[StorePath, bytes]]()  # parts that are to be put
+        self._lock = threading.Lock()  # of what is recorded
+        self._putting = threading.Lock()  # an older state of a part must not come after a newer one
         self._begin({})
         self.flush()  # a run that dies early has been there
         self._closed = threading.Event()
@@ -54,19 +56,29 @@ class StoreJournal(Journal):
         with self._lock:
             self._append(record)
             full = self._size >= PART_BYTES
+            if full:
+                self._full.append((self._part(), b"".join(self._lines)))
+                self._begin({"continued": True})
         if full:
             self.flush()
-            with self._lock:
-                self._begin({"continued": True})
             remove_objects(parts_in_store(self.path)[:-PARTS])
 
     def flush(self) -> None:
-        """Put what was not put yet."""
-        with self._lock:
-            if not self._changed:
-                return
-            data, part, self._changed = b"".join(self._lines), self._part(), False
-        part.write_bytes(data)
+        """Put what was not put yet; what fails is put the next time."""
+        with self._putting:
+            while self._full:
+                part, data = self._full[0]
+                part.write_bytes(data)
+                del self._full[0]
+            with self._lock:
+                data, part, changed = b"".join(self._lines), self._part(), self._changed
+                self._changed = False
+            try:
+                if changed:
+                    part.write_bytes(data)
+            except BaseException:
+                self._changed = True
+                raise
 
     def tables(self) -> Tables:
         """What was recorded so far, as :func:`penstock.core.journal.read` gives it."""
@@ -98,4 +110,4 @@ class StoreJournal(Journal):
             try:
                 self.flush()
             except PenstockError as error:  # told with the next record
-                self._failure, self._changed = error, True
+                self._failure = error

@@ -13,7 +13,7 @@ import posixpath
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -31,6 +31,25 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}([^/]+)/?(.*)", re.DOTALL)
 TRIES, PATIENCE = 20, timedelta(minutes=3)
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What tells an object from others that had its key; some stores go by the one mark, some (Google's) by the other."""
+
+    e_tag: str | None
+    version: str | None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Tag":
+        """What a store tells of an object."""
+        return cls(told.get("e_tag"), told.get("version"))
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """That an object is still this one, as a put takes it."""
+        marks = {"e_tag": self.e_tag, "version": self.version}
+        return {name: mark for name, mark in marks.items() if mark is not None}
 
 
 @dataclass(frozen=True, order=True)
@@ -83,7 +102,7 @@ class StorePath:
 
     def exists(self) -> bool:
         """Whether there is an object."""
-        return self._tag() is not None
+        return self.tag is not None
 
     def size(self) -> int:
         """Its bytes."""
@@ -109,33 +128,30 @@ class StorePath:
         """Put an empty object."""
         self.write_bytes(b"")
 
-    def create(self, data: bytes) -> str | None:
+    def create(self, data: bytes) -> Tag | None:
         """Put an object where there is none; gives its tag, or None where there is another one already."""
         return self._put(data, "create")
 
-    def swap(self, data: bytes, tag: str) -> str | None:
+    def swap(self, data: bytes, tag: Tag) -> Tag | None:
         """Put an object in the place of the one with a tag; gives the new tag, or None where it is another by now."""
-        return self._put(data, {"e_tag": tag})
+        return self._put(data, tag.condition)
 
-    def _put(self, data: bytes, mode: Any) -> str | None:
+    def _put(self, data: bytes, mode: Any) -> Tag | None:
         exceptions = _obstore().exceptions
         try:
-            return str(self._ask(lambda o, s: o.put(s, self.key, data, mode=mode))["e_tag"])
+            return Tag.of(self._ask(lambda o, s: o.put(s, self.key, data, mode=mode)))
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             # The answer to the first try may have been lost and the put tried again: then it is our own.
             same = self.exists() and self.read_bytes() == data
-            return self._tag() if same else None
-
-    def _tag(self) -> str | None:
-        try:
-            return str(self._ask(lambda o, s: o.head(s, self.key))["e_tag"])
-        except FileNotFoundError:
-            return None
+            return self.tag if same else None
 
     @property
-    def tag(self) -> str:
-        """What tells this object from others that had its key; empty where there is none."""
-        return self._tag() or ""
+    def tag(self) -> Tag | None:
+        """What tells this object from others that had its key; None where there is none."""
+        try:
+            return Tag.of(self._ask(lambda o, s: o.head(s, self.key)))
+        except FileNotFoundError:
+            return None
 
     def copy_to(self, target: "StorePath") -> None:
         """Have the same object there too; the store copies it."""
@@ -196,6 +212,7 @@ def remove_objects(places: Iterable[StorePath]) -> None:
 
 
 _tried: set[StorePath] = set()
+_swapping: set[str] = set()
 
 
 def check_store(place: StorePath, what: str) -> None:
@@ -205,22 +222,35 @@ def check_store(place: StorePath, what: str) -> None:
     probe = place / f"_try-{uuid.uuid4().hex}"
     exceptions = _obstore().exceptions
     try:
-        if probe._ask(lambda o, s: o.put(s, probe.key, b"1", mode="create")) and probe.create(b"2"):
+        heeds = _heeds_conditions(probe)
+        probe.unlink(missing_ok=True)
+        if not heeds:
             raise PenstockError(
                 f"The store of the {what} '{place}' puts an object over another one although it was told not to "
                 "(no conditional put), so a commit cannot be told from a later one; name a place in another store."
             )
-        probe.unlink(missing_ok=True)
     except exceptions.NotSupportedError:
         raise PenstockError(
-            f"The store of the {what} '{place}' cannot put an object only where there is none (no conditional put), "
-            "which a commit needs; name a place in another store."
+            f"The store of the {what} '{place}' cannot put an object only where there is none, or only over one that is "
+            "known (no conditional put), which a commit needs; name a place in another store."
         ) from None
     except FileNotFoundError:
         raise PenstockError(
             f"There is no '{place.base}' for the {what} '{place}'; make the bucket, or name one that is there."
         ) from None
     _tried.add(place)
+
+
+def _heeds_conditions(probe: StorePath) -> bool:
+    """Whether a store puts an object only where there is none; and, tried once a store, only over one that is known."""
+    first = probe.create(b"1")
+    if first is None or probe.create(b"2") is not None:
+        return False
+    if probe.base not in _swapping:
+        if probe.swap(b"3", first) is None or probe.swap(b"4", first) is not None:
+            return False
+        _swapping.add(probe.base)
+    return True
 
 
 def _asked(base: str, where: str, what: Callable[[Any, Any], R]) -> R:

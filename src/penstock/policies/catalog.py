@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.core.capacity import Knob
-from penstock.core.errors import unknown
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.policy import AnyPolicy
 from penstock.forecast.holt import Holt
 from penstock.policies.arguments import parse
@@ -36,10 +36,13 @@ Arguments = dict[str, Any]
 def policy_named(policy: AnyPolicy | str, surroundings: Surroundings) -> AnyPolicy:
     """A policy object as it is, or one by name (``Name`` or ``Name:argument=value,...``) that fits the surroundings.
 
+    ``Autopilot`` is refused where there are no executors to turn.
+
     >>> policy_named("threshold:high=0.85", Surroundings(PlantKind.MICRO_BATCHES, workers=(2, 8))).limits
     (2, 8)
     """
     if not isinstance(policy, str):
+        _refuse_unfit(policy, surroundings)
         return policy
     name, _, words = policy.partition(":")
     entry = CATALOG[canonical(name)]
@@ -49,7 +52,17 @@ def policy_named(policy: AnyPolicy | str, surroundings: Surroundings) -> AnyPoli
     if words:
         arguments.setdefault("name", policy)
     made: AnyPolicy = entry.policy(**arguments)
+    _refuse_unfit(made, surroundings)
     return made
+
+
+def _refuse_unfit(policy: AnyPolicy, s: Surroundings) -> None:
+    """Refuse a policy that would take part in everything and change nothing."""
+    if isinstance(policy, Autopilot) and (s.kind is not PlantKind.MICRO_BATCHES or s.workers is None):
+        raise PenstockError(
+            "Autopilot turns executors and there are none to turn here; use it in attach() with executors=(least, most) or in "
+            "penstock simulate --plant spark, and Ds2, Hpa or Dhalion where workers are scaled."
+        )
 
 
 def canonical(name: str) -> str:
@@ -68,7 +81,7 @@ def fitting(kind: PlantKind) -> tuple[str, ...]:
     """The policies that are made for such a plant; the others run there, but have nothing to turn.
 
     >>> fitting(PlantKind.REPLICAS)
-    ('Static', 'Organic', 'PipelinedFission')
+    ('Static', 'Ds2', 'Hpa', 'Dhalion', 'Organic', 'PipelinedFission')
     """
     return tuple(name for name, entry in CATALOG.items() if kind in entry.kinds)
 
@@ -168,7 +181,7 @@ def _mpc(s: Surroundings) -> Arguments:
         "alpha": 0.75,
         "steep": 5.0,
         "target": s.goal,
-        "percentile": 0.95,
+        "percentile": 1 - s.late,
         "workers": s.bounds,
         "speeds": s.shares if len(s.shares) > 1 else (),
         "speed_knob": Knob.CPU_SHARE,
@@ -188,7 +201,12 @@ def _mead(s: Surroundings) -> Arguments:
     counts = tuple(range(s.bounds[0], s.bounds[1] + 1))
     base: Arguments = {"target": s.goal, "max_states": 8, "keep": 2.0}
     if s.kind is PlantKind.MICRO_BATCHES:
-        base |= {"percentile": 0.95, "levels": s.shares or (1.0,), "replicas": counts, "knob": Knob.EXECUTORS}
+        base |= {
+            "percentile": 1 - s.late,
+            "levels": s.shares or (1.0,),
+            "replicas": counts,
+            "knob": Knob.EXECUTORS,
+        }
         # Fits of four states, two minutes old at most where they no longer fit: a comparison over an hour takes seconds
         # and not minutes. How much later or dearer that is than eight states fitted anew each time was not measured.
         base |= {"max_states": 4, "refit": 120.0}
@@ -201,7 +219,7 @@ def _mead(s: Surroundings) -> Arguments:
 
 
 def _autopilot(s: Surroundings) -> Arguments:
-    return {"target": s.goal, "limits": s.bounds}
+    return {"target": s.goal, "late": s.late, "limits": s.bounds}
 
 
 def _organic(s: Surroundings) -> Arguments:
@@ -228,9 +246,9 @@ CATALOG: Mapping[str, CatalogEntry] = {
     "Threshold": CatalogEntry(Threshold, (*_WITH_WORKERS, *_WITH_SHARES), _threshold),
     "RuleBased": CatalogEntry(RuleBased, _WITH_WORKERS, _rule_based),
     "Spl": CatalogEntry(Spl, _WITH_WORKERS, _spl),
-    "Ds2": CatalogEntry(Ds2, _WITH_WORKERS, _ds2),
-    "Hpa": CatalogEntry(Hpa, _WITH_WORKERS, _scaling),
-    "Dhalion": CatalogEntry(Dhalion, _WITH_WORKERS, _dhalion),
+    "Ds2": CatalogEntry(Ds2, (*_WITH_WORKERS, PlantKind.REPLICAS), _ds2),
+    "Hpa": CatalogEntry(Hpa, (*_WITH_WORKERS, PlantKind.REPLICAS), _scaling),
+    "Dhalion": CatalogEntry(Dhalion, (*_WITH_WORKERS, PlantKind.REPLICAS), _dhalion),
     "DynamicAllocation": CatalogEntry(DynamicAllocation, (PlantKind.MICRO_BATCHES,), _scaling),
     "Mpc": CatalogEntry(Mpc, _WITH_WORKERS, _mpc),
     "Mead": CatalogEntry(Mead, (PlantKind.MICRO_BATCHES, PlantKind.OPERATOR, *_WITH_SHARES), _mead),

@@ -4,7 +4,7 @@
 pending tuples. *Diagnoses* from them:
 
     back-pressure, no skew                       under-provisioned
-    back-pressure, skew                          data skew (a new routing of keys helps, more workers do not)
+    back-pressure, skew                          data skew (a new routing of keys helps before more workers do)
     no back-pressure, nothing pending            over-provisioned
 
 *Resolvers*: an under-provisioned stage grows by the share of time in which input was held back over the share in
@@ -14,7 +14,8 @@ which it was not, an over-provisioned one shrinks by the factor ``shrink``:
 
 After an action nothing is done for ``settle`` seconds; then it is judged. A growth after which as much input as before
 is held back, and a shrinking after which input is held back at all, did not help: the action from that number of
-workers goes to the blacklist for ``memory`` seconds, and a shrinking is taken back.
+workers goes to the blacklist for ``memory`` seconds, and a shrinking is taken back. Where a new routing moves nothing or is
+blacklisted, the next diagnosis is under-provisioned.
 """
 
 from dataclasses import dataclass, replace
@@ -114,13 +115,11 @@ class Dhalion:
             state, undo = self._judged(state, place, last, held, observation.time)
             if undo is not None:
                 return state, undo, f"{last.kind} from {last.workers} did not help and is taken back"
-        kind, why = self._diagnosis(state, observation, place, held)
+        diagnoses = self._diagnoses(state, observation, place, held)
         quiet = dict(state.quiet)
         quiet[place.where] = 0 if held > self.held else quiet.get(place.where, 0) + 1
         state = replace(state, quiet=tuple(quiet.items()))
-        if (place.where, kind, place.planned) in {b[:3] for b in state.blacklist}:
-            return state, None, f"{why}, but {kind} from {place.planned} is blacklisted"
-        change = self._resolve(kind, place, held)
+        kind, change, why = self._treatment(state, place, held, diagnoses)
         if change is None:
             return state, None, why
         action = Action(kind, place.planned, held, observation.time)
@@ -132,21 +131,40 @@ class Dhalion:
             f"{why}: {kind}",
         )
 
-    def _diagnosis(
+    def _treatment(
+        self, state: DhalionState, place: Place, held: float, diagnoses: list[tuple[str, str]]
+    ) -> tuple[str, Change | None, str]:
+        """The first action that changes something and is not blacklisted; why others before it were left out."""
+        barred, words = {b[:3] for b in state.blacklist}, []
+        for kind, why in diagnoses:
+            if (place.where, kind, place.planned) in barred:
+                words.append(f"{why}, but {kind} from {place.planned} is blacklisted")
+                continue
+            change = self._resolve(kind, place, held)
+            words.append(
+                f"{why}, but a new routing moves nothing" if kind == ROUTE and change is None else why
+            )
+            if change is not None:
+                return kind, change, "; ".join(words)
+        return "", None, "; ".join(words)
+
+    def _diagnoses(
         self, state: DhalionState, observation: Observation, place: Place, held: float
-    ) -> tuple[str, str]:
-        """(the action that would help, the diagnosis in words)."""
+    ) -> list[tuple[str, str]]:
+        """(an action that would help, the diagnosis in words), the likeliest first."""
         stage = place.stage
         if held > self.held:
+            under = (GROW, f"input held back {held:.0%} of the time (under-provisioned)")
             if _skewed(place, self.skew) and stage.keys is not None and stage.keys.routing:
-                return ROUTE, f"input held back {held:.0%} of the time, workers uneven (data skew)"
-            return GROW, f"input held back {held:.0%} of the time (under-provisioned)"
+                skew = f"input held back {held:.0%} of the time, workers uneven (data skew)"
+                return [(ROUTE, skew), under]
+            return [under]
         served = place.true_rate * place.capacity.observed
         waiting = stage.backlog / served if served > 0 and stage.backlog > 0 else 0.0
         calm = dict(state.quiet).get(place.where, 0) + 1
         if waiting > self.pending or calm < self.patience:
-            return "", f"no back-pressure for {calm} steps, {waiting:.2g} s of work pending"
-        return SHRINK, "no back-pressure, nothing pending (over-provisioned)"
+            return [("", f"no back-pressure for {calm} steps, {waiting:.2g} s of work pending")]
+        return [(SHRINK, "no back-pressure, nothing pending (over-provisioned)")]
 
     def _resolve(self, kind: str, place: Place, held: float) -> Change | None:
         now = place.planned

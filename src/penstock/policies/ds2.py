@@ -16,7 +16,7 @@ utilisation is the one aimed at [target.utilization 0.7], catch_up the time in w
 present capacity is enough for the utilisation plus ``boundary`` and not too much for the utilisation minus it
 [target.utilization.boundary 0.3]. Means are taken over ``window`` seconds [metrics.window], and after a change nothing
 is decided for ``settle`` seconds [stabilization.interval]. At most ``shrink`` of the instances are given back at once
-[scale-down.max-factor 0.6]. A growth that brought less than ``effect`` of what it promised is not repeated
+[scale-down.max-factor 0.6: four tenths stay]. A growth that brought less than ``effect`` of what it promised is not repeated
 [scaling.effectiveness.detection, threshold 0.1]. Flink's times are minutes, since it restarts the job; here executors
 come while the query goes on, so the defaults are seconds.
 """
@@ -144,7 +144,7 @@ class Ds2:
         if most <= capacity <= least:
             return now, f"{need} are within {self.utilisation:g} +- {self.boundary:g}"
         needed = (demand / self.utilisation + lag + self._restart(demand)) / rate
-        wanted = within(max(needed, self.shrink * now) if needed < now else needed, self.limits)
+        wanted = within(max(needed, (1 - self.shrink) * now) if needed < now else needed, self.limits)
         if wanted > now and growth is not None and self._ineffective(capacity, growth):
             return now, f"{need} are too few, but the last growth brought nothing"
         return wanted, f"{need} need {needed:.3g}"

@@ -18,6 +18,7 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
+from penstock.policies.places import stages_at
 
 FAST, ACCEPTABLE, SLOW = 0, 1, 2
 MODERATE, INTENSIVE = 0, 1
@@ -150,10 +151,12 @@ class Fuzzy:
 
     def step(self, state: Averages, observation: Observation) -> tuple[Averages, Decision]:
         """Take the observation in; decide when the interval is over."""
-        stages = {s.name: s for s in observation.stages}
-        if self.panes not in stages or self.windows not in stages:
-            return state, Decision.keep(f"no stages named {self.panes} and {self.windows}")
-        panes, windows = stages[self.panes], stages[self.windows]
+        if not {self.panes, self.windows} & {n for s in observation.stages for n in (s.name, s.region)}:
+            known = ", ".join(s.name for s in observation.stages) or "none"
+            return state, Decision.keep(
+                f"no stages named {self.panes} and {self.windows}; there are: {known}"
+            )
+        panes, windows = (stages_at(observation, name)[0] for name in (self.panes, self.windows))
         if isnan(panes.utilisation) or isnan(windows.utilisation):
             return state, Decision.keep("the utilisation of a stage is unknown")
         seen = self._add(state, observation, panes, windows)

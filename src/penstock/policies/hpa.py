@@ -9,7 +9,7 @@ and the largest of them counts. A lag is a metric of type AverageValue, as KEDA 
     desired = ceil(total lag / lag a replica may have)
 
 Growing takes the smallest wish of the last ``up_window`` seconds (0), shrinking the largest of the last
-``down_window`` (300). Within ``pace`` seconds (15) it grows by at most 100 % or 4 replicas, whichever is more, and may
+``down_window`` (300), that of the start among them. Within ``pace`` seconds (15) it grows by at most 100 % or 4 replicas, whichever is more, and may
 shrink by everything: the defaults of ``behavior``. A pod's CPU cannot be used beyond its limit; the utilisation here is
 arrivals over what can be served and tells how far behind a stage is, which makes this the stronger of the two.
 """
@@ -81,7 +81,9 @@ class Hpa:
             now, at = place.planned, observation.time
             wish, why = self._wish(place)
             longest = max(self.up_window, self.down_window)
-            wishes[place.where] = (*_recent(wishes.get(place.where, ()), at, longest), (at, wish))
+            # What there is counts as the first wish, so that a start with little load waits for the window too.
+            earlier = wishes.get(place.where, ((at - observation.period, now),))
+            wishes[place.where] = (*_recent(earlier, at, longest), (at, wish))
             counts[place.where] = (*_recent(counts.get(place.where, ()), at, self.pace), (at, now))
             wanted = self._paced(self._stable(wishes[place.where], now, at), counts[place.where])
             held = "" if wanted == wish else f", {wanted} for now"

@@ -13,6 +13,7 @@ from penstock.models.kept_fit import KeptFit
 from penstock.policies.mead_fits import Fit, Fits, Window
 from penstock.policies.mead_making import Model, ModelMaker, OperatorDemand, measured
 from penstock.policies.mead_model import Prediction, Resources
+from penstock.policies.places import by_stage
 from penstock.policies.threshold import CPU_LEVELS
 
 
@@ -32,9 +33,9 @@ class Mead:
     model: "map" (Markovian arrival processes by KPC, worst of the ``best`` fits of each of ``windows``: the whole buffer,
     its last half, its last quarter; the paper's experiments do without the last one), "mg1" (Poisson arrivals) or "gig1" (Kingman; means only). target: response time in seconds of
     every path from source to sink, its mean or the given ``percentile`` (0.95); ``targets`` gives paths a target of their
-    own, by the sink they end in. levels: CPU shares to choose from.
+    own, by the sink they end in, a stage or a region. levels: CPU shares to choose from.
     down: by how many levels an operator may lose at one decision (None: any number). demands: service demands by
-    operator in seconds on a whole core, where they are known beforehand; otherwise they are measured. fit: how
+    stage, or by region for each of its pipelines, in seconds on a whole core, where they are known beforehand; otherwise they are measured. fit: how
     inter-arrival times become processes, best first; :func:`penstock.models.fit_kpc` unless given. keep: fits stay, brought
     to the newest rate, while their score is within ``keep`` times the one they were made with, and for ``refit`` seconds
     whatever it is; with 0 new ones are made at every decision, as the paper does, which takes most of a second.
@@ -42,7 +43,8 @@ class Mead:
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
     cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)
     the response is predicted by the micro-batch model instead of queues, since a tuple waits for its batch, also for
-    several operators that share its batches.
+    several operators that share its batches; rows of all their sinks are there when the batch is committed, so the tightest of
+    their targets is the target of the batch.
     """
 
     model: str = "map"
@@ -103,7 +105,8 @@ class Mead:
 
     def step(self, state: MeadState, observation: Observation) -> tuple[MeadState, Decision]:
         """Take demands in; when it is time, analyse and plan."""
-        demands = measured(dict(state.demands), observation, self.demands)
+        targets = by_stage(observation, self.targets)
+        demands = measured(dict(state.demands), observation, by_stage(observation, self.demands))
         state = replace(state, demands=tuple(demands.items()))
         if state.due is not None and observation.time < state.due - 1e-9:
             return state, Decision.keep(f"the next analysis is due at {state.due:.4g} s")
@@ -115,13 +118,14 @@ class Mead:
         model, missing = maker.made(demands, observation, fits)
         if model is None:
             return state, Decision.keep(missing)
-        sinks = [path[-1] for path in model.paths]
-        if unmet := [name for name in self.targets if name not in sinks]:
-            return state, Decision.keep(
-                f"no path ends in '{unmet[0]}', which has a target; paths end in {', '.join(sinks)}"
-            )
+        sinks = dict.fromkeys(path[-1] for path in model.paths)
+        for name in targets:
+            if name not in sinks:
+                raise PenstockError(
+                    f"Mead has a target for '{name}', in which no path ends; give it to {' or '.join(sinks)}."
+                )
         state = replace(state, due=observation.time + self.interval, fits=tuple(fits.kept.items()))
-        return state, self._plan(model, observation)
+        return state, replace(self, targets=targets)._plan(model, observation)
 
     def _counts(self, observation: Observation) -> tuple[int, ...]:
         """Numbers of replicas to choose from; executors, if none are given, up to what the plant could have."""
@@ -153,7 +157,7 @@ class Mead:
         now = model.predict(_chosen(level, options))
         target = self._target(path)
         while now.paths[path] > target:
-            free = [n for n in path if level[n] < len(options[n]) - 1]
+            free = [n for n in path if n in options and level[n] < len(options[n]) - 1]
             if not free:
                 break
             slowest = max(free, key=lambda n: now.operators[n])
@@ -183,7 +187,7 @@ class Mead:
         """
         if len(options[slowest]) <= len(self.levels) and not model.side_by_side:
             return False
-        raised = path if model.side_by_side else (slowest,)
+        raised = [n for n in path if n in options] if model.side_by_side else [slowest]
         top = level | {name: len(options[name]) - 1 for name in raised}
         then = model.predict(_chosen(top, options))
         return now.paths[path] - then.paths[path] >= self.delta * self._target(path)

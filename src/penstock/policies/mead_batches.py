@@ -92,7 +92,8 @@ class StagesModel:
         batch of n tuples = overhead + n sum over levels of max_i visits_i demand_i / (replicas_i share_i)
 
     where an operator sees ``visits`` of its tuples for one from outside. The response of a tuple is that of the
-    micro-batch queue under the worst of the arrival processes; the one path there is goes through all operators.
+    micro-batch queue under the worst of the arrival processes. Whatever a batch gives out is there when it is committed,
+    so the paths to all ``sinks`` have the same response, and each goes through all operators.
     """
 
     #: Whether operators wait for each other, so that one alone that gets more may gain nothing.
@@ -104,6 +105,7 @@ class StagesModel:
     trigger: float
     overhead: float
     percentile: float | None = None
+    sinks: tuple[str, ...] = ()  # the last operator unless given
 
     @cached_property
     def _memo(self) -> dict[float, float]:
@@ -113,10 +115,11 @@ class StagesModel:
     def _queries(self) -> list[MicroBatch]:
         return [MicroBatch(p, self.trigger, self.overhead, 1.0) for p in self.processes]
 
-    @property
+    @cached_property
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """All operators: a tuple is done when its batch is."""
-        return (tuple(o.name for o in self.operators),)
+        """One for each sink, in which it ends, through all operators: a tuple is done when its batch is."""
+        names = [o.name for o in self.operators]
+        return tuple((*(n for n in names if n != sink), sink) for sink in self.sinks or names[-1:])
 
     def predict(self, resources: Mapping[str, Resources]) -> Prediction:
         """The worst response over all processes.
@@ -135,7 +138,7 @@ class StagesModel:
         if per_tuple not in self._memo:
             self._memo[per_tuple] = max(self._response(q, per_tuple) for q in self._queries)
         helpful = {n: s if s == slowest[self.levels[n]] else 0.0 for n, s in each.items()}
-        return Prediction({self.paths[0]: self._memo[per_tuple]}, helpful)
+        return Prediction(dict.fromkeys(self.paths, self._memo[per_tuple]), helpful)
 
     def _response(self, query: MicroBatch, per_tuple: float) -> float:
         sized = query.with_capacity(workers=1.0 / per_tuple)

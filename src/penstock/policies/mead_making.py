@@ -113,6 +113,7 @@ class ModelMaker:
                 trigger,
                 0.0 if isnan(overhead) else overhead,
                 self.percentile,
+                _sinks(observation),
             ),
             "",
         )
@@ -209,6 +210,12 @@ def _operators(
         found[name] = ModelledOperator(name, demand.seconds, scv, selectivity, arrival_scv, below)
         open_ += below
     return tuple(found.values())
+
+
+def _sinks(observation: Observation) -> tuple[str, ...]:
+    """Stages whose output no other stage gets."""
+    names = {s.name for s in observation.stages}
+    return tuple(s.name for s in observation.stages if names.isdisjoint(s.downstream))
 
 
 def _slots(observation: Observation, source: StageObservation, knob: Knob) -> float:

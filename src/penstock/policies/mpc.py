@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
-from penstock.core.errors import PenstockError, unknown
+from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
 from penstock.forecast.forecaster import Forecaster
@@ -14,6 +14,7 @@ from penstock.forecast.holt_winters import HoltWinters
 from penstock.policies import rebalance
 from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, stage_costs, utilisation
 from penstock.policies.mpc_outlook import Outlook, StageMemory, speed_capacity
+from penstock.policies.places import stages_at
 from penstock.policies.search import SearchResult, shortest_path
 
 
@@ -146,11 +147,7 @@ class Mpc:
         """The named stages, or those of the named regions; else the busiest, where workers are scaled one that can grow."""
         stages = observation.stages
         if self.stages:
-            known = {s.name for s in stages} | {s.region for s in stages if s.region}
-            for name in self.stages:
-                if known and name not in known:
-                    raise unknown("stage", name, sorted(known))
-            return [s for s in stages if s.name in self.stages or s.region in self.stages]
+            return list(stages_at(observation, *self.stages))
         if self.knob is not Knob.EXECUTORS:
             stages = tuple(s for s in stages if s.workers.limit > 1) or stages[:1]
         return sorted(stages, key=lambda s: 0.0 if isnan(s.utilisation) else -s.utilisation)[:1]

@@ -1,12 +1,19 @@
-"""Where a policy scales: one place a stage, or one for the executors that all stages share."""
+"""Where a policy scales: one place a stage, one a region of pipelines, or one for the executors that all stages share.
 
+Places are found by the name of a stage or of its region.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite, isnan, nan
+from typing import TypeVar
 
 from penstock.core.capacity import Capacity, Knob
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +53,60 @@ class Place:
         return max(0.0, 1.0 - 1.0 / load) if load > 0 else load
 
 
+def stages_at(observation: Observation, *names: str) -> tuple[StageObservation, ...]:
+    """The stages that have one of the names, or whose region has it; all of them where no name is given.
+
+    Any other name is refused with the known ones; none is while the plant shows no stage, as before a query starts.
+
+    >>> seen = Observation(0.0, 1.0, (StageObservation("match/0", Capacity.steady(1), region="match"),))
+    >>> stages_at(seen, "match") == stages_at(seen, "match/0") == seen.stages
+    True
+    >>> stages_at(seen, "mach")
+    Traceback (most recent call last):
+        ...
+    penstock.core.errors.PenstockError: Unknown stage or region 'mach'; did you mean 'match'?
+    """
+    stages, wanted = observation.stages, {name for name in names if name}
+    if not wanted:
+        return stages
+    known = {s.name for s in stages} | {s.region for s in stages if s.region}
+    for name in sorted(wanted - known if known else ()):
+        raise unknown("stage or region", name, known)
+    return tuple(s for s in stages if s.name in wanted or s.region in wanted)
+
+
+def by_stage(observation: Observation, given: Mapping[str, V]) -> dict[str, V]:
+    """What is given by stage or region, by stage: its own goes before its region's."""
+    found = stages_at(observation, *given) if given else ()
+    return {s.name: given[s.name if s.name in given else s.region] for s in found}
+
+
+def busiest(stages: Sequence[StageObservation]) -> StageObservation:
+    """The stage of the highest utilisation; one that is not known counts as the lowest."""
+    return max(stages, key=lambda s: -inf if isnan(s.utilisation) else s.utilisation)
+
+
 def places(observation: Observation, knob: Knob, where: str = "") -> list[Place]:
-    """The places of a knob that counts workers or executors; executors go by the busiest stage."""
-    stages = [s for s in observation.stages if where in ("", s.name)]
+    """The places of a knob that counts workers or executors; executors and regions go by their busiest stage."""
+    stages = stages_at(observation, where)
     if knob is not Knob.EXECUTORS:
-        found = [(s.name, s, observation.capacity(knob, s.name)) for s in stages]
-        return [Place(name, s, c, 1.0) for name, s, c in found if c is not None]
+        return _of_workers(observation, knob, stages)
     capacity = observation.executors
     if capacity is None or not stages:
         return []
-    busiest = max(stages, key=lambda s: -inf if isnan(s.utilisation) else s.utilisation)
     slots = observation.slots
     each = slots / capacity.observed if capacity.observed > 0 and isfinite(slots) else 1.0
-    return [Place("", busiest, capacity, each or 1.0)]
+    return [Place("", busiest(stages), capacity, each or 1.0)]
+
+
+def _of_workers(observation: Observation, knob: Knob, stages: Sequence[StageObservation]) -> list[Place]:
+    """A place for each stage, and one for each region, whose pipelines have the same replicas; none where there can be but one."""
+    together: dict[str, list[StageObservation]] = {}
+    for stage in stages:
+        replicated = bool(stage.region) and observation.capacity(knob, stage.region) is not None
+        together.setdefault(stage.region if replicated else stage.name, []).append(stage)
+    found = [(name, busiest(own), observation.capacity(knob, name)) for name, own in together.items()]
+    return [Place(name, s, c, 1.0) for name, s, c in found if c is not None and c.limit > 1]
 
 
 def within(count: float, limits: tuple[int, int]) -> int:

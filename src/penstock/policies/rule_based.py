@@ -8,6 +8,7 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
+from penstock.policies.places import busiest, stages_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,10 @@ class RuleBased:
 
     def step(self, state: None, observation: Observation) -> tuple[None, Decision]:
         """Apply the first rule that holds, place by place."""
-        if self.knob is Knob.EXECUTORS:
-            places = [("", self.where)]
-        else:
-            places = [(s.name, s.name) for s in observation.stages if self.where in ("", s.name)]
+        stages = stages_at(observation, self.where)
+        places = [(s.name, s.name) for s in stages]
+        if self.knob is Knob.EXECUTORS:  # by the busiest stage of a place, or by the whole application
+            places = [("", busiest(stages).name if self.where and stages else "")]
         answers = [self._apply(observation, where, measured) for where, measured in places]
         changes = tuple(c for c, _ in answers if c is not None)
         words = "; ".join(w for c, w in answers if w and (c is not None or not changes))

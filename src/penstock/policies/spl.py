@@ -18,6 +18,7 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
+from penstock.policies.places import stages_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Spl:
         """Take the observation in; decide when the interval is over."""
         if not observation.stages:
             return state, Decision.keep("no stage to look at")
-        stage = observation.stage(self.where)
+        stage = stages_at(observation, self.where)[0]  # of a region the pipeline that takes its input
         place = "" if self.knob is Knob.EXECUTORS else stage.name
         capacity = observation.capacity(self.knob, place)
         index = _congestion(observation, stage.name)

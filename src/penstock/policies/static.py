@@ -1,11 +1,12 @@
 """Keep a fixed configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.observation import Observation
+from penstock.policies.places import stages_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,18 @@ class Static:
         if self.executors is not None:
             wanted.append(Change(Knob.EXECUTORS, "", self.executors))
         wanted.extend(self.settings)
-        missing = tuple(c for c in wanted if observation.value(c.knob, c.where) not in (None, c.value))
+        missing = tuple(
+            c
+            for w in wanted
+            for c in _where_it_is_set(observation, w)
+            if observation.value(c.knob, c.where) not in (None, c.value)
+        )
         reason = "the fixed configuration is not set" if missing else "the fixed configuration stays"
         return None, Decision(missing, reason)
+
+
+def _where_it_is_set(observation: Observation, change: Change) -> list[Change]:
+    """The change itself, or one for each pipeline of its region where the region has no such knob."""
+    if not change.where or observation.value(change.knob, change.where) is not None:
+        return [change]
+    return [replace(change, where=stage.name) for stage in stages_at(observation, change.where)]

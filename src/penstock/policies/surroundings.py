@@ -38,6 +38,7 @@ class Surroundings:
     target: response time in seconds, by default one that makes sense for the kind. period: seconds between two steps.
     shares: CPU shares that may be set, rising; none: no shares. stages: the stages that take part, in order.
     cores: cores of the machine, 0 where unknown. overheads: seconds that a thread switch and a splitter cost a tuple.
+    late: share of the tuples that may miss the target.
 
     >>> Surroundings(PlantKind.MICRO_BATCHES, workers=(1, 8)).goal
     5.0
@@ -51,6 +52,7 @@ class Surroundings:
     stages: tuple[str, ...] = ()
     cores: int = 0
     overheads: tuple[float, float] | None = None
+    late: float = 0.05
 
     def __post_init__(self) -> None:
         if self.workers is not None and not 0 < self.workers[0] <= self.workers[1]:
@@ -59,6 +61,10 @@ class Surroundings:
             )
         if self.target is not None and not self.target > 0:
             raise PenstockError(f"The target must be above 0 seconds, not {self.target}.")
+        if not 0 < self.late < 1:
+            raise PenstockError(
+                f"The share of tuples that may be late must be within (0, 1), not {self.late}."
+            )
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -1,12 +1,14 @@
 """One level up or down when the utilisation leaves a band (MEAD VII)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
-from penstock.core.observation import Observation
+from penstock.core.observation import Observation, StageObservation
+from penstock.policies.places import busiest, stages_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +17,7 @@ class Threshold:
 
     The levels are whole numbers from ``limits`` for workers and executors, or the given ``levels`` for CPU
     shares and frequencies; MEAD's are five levels from 40 % to 100 %, ``high`` 0.7 and ``low`` 0.5. Every stage
-    is looked at by itself unless ``where`` names one. Between low and high nothing happens, and a step down is
+    is looked at by itself unless ``where`` names one, or a region. Between low and high nothing happens, and a step down is
     skipped where it would lift the utilisation above ``high`` at once.
 
     >>> from penstock.core.capacity import Capacity
@@ -50,18 +52,19 @@ class Threshold:
 
     def step(self, state: None, observation: Observation) -> tuple[None, Decision]:
         """One level up, down, or nothing, for every stage."""
+        stages = stages_at(observation, self.where)
+        if not stages:
+            return None, Decision.keep("no stage to look at")
         if self.knob is Knob.EXECUTORS:
-            return None, self._together(observation)
-        stages = [s for s in observation.stages if self.where in ("", s.name)]
+            return None, self._together(observation, stages)
         moves = [(s, self._move(s.utilisation, observation, s.name)) for s in stages]
         changes = tuple(change for _, (change, _) in moves if change is not None)
         shown = [(s, why) for s, (change, why) in moves if change is not None or not changes]
         return None, Decision(changes, "; ".join(f"{s.name}: {why}" for s, why in shown))
 
-    def _together(self, observation: Observation) -> Decision:
+    def _together(self, observation: Observation, stages: Sequence[StageObservation]) -> Decision:
         """Executors serve all stages: the worst utilisation counts."""
-        known = [s.utilisation for s in observation.stages if not isnan(s.utilisation)]
-        change, why = self._move(max(known, default=float("nan")), observation, "")
+        change, why = self._move(busiest(stages).utilisation, observation, "")
         return Decision((change,) if change is not None else (), why)
 
     def _move(self, utilisation: float, observation: Observation, where: str) -> tuple[Change | None, str]:

@@ -28,6 +28,15 @@ def wish(word: str) -> Wish:
     return WISHES[word]
 
 
+def wished_late(word: str | None) -> float:
+    """The share of tuples that may be late with a word; that of ``balance`` without one.
+
+    >>> wished_late("latency"), wished_late(None)
+    (0.01, 0.05)
+    """
+    return wish("balance" if word is None else word).late
+
+
 def wished_target(word: str | None, kind: PlantKind) -> float | None:
     """The target in seconds that a word means for a kind of plant; None without a word."""
     return None if word is None else wish(word).target * TARGETS[kind]

@@ -38,7 +38,11 @@ class SimulatedPlant:
     overheads: tuple[float, float] | None = None  # of threads: seconds a tuple of a switch and of a splitter
 
     def surroundings(
-        self, parameters: dict[str, float], target: float | None = None, period: float | None = None
+        self,
+        parameters: dict[str, float],
+        target: float | None = None,
+        period: float | None = None,
+        late: float = 0.05,
     ) -> Surroundings:
         """What a policy by name has to fit here."""
         return Surroundings(
@@ -49,6 +53,7 @@ class SimulatedPlant:
             stages=self.stages,
             cores=self.cores,
             overheads=self.overheads,
+            late=late,
         )
 
 

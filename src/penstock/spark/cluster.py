@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.core.errors import PenstockError, TimedOutError
@@ -54,6 +54,8 @@ class Host:
 
     address: str = "127.0.0.1"
     prefix: tuple[str, ...] = ()
+    #: Variables of this host alone, such as a folder of its own.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class LocalCluster:
@@ -189,7 +191,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=_environment(host.address),
+                env=_environment(host),
                 cwd=self.folder,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
@@ -237,17 +239,18 @@ def _java_command(folder: Path) -> list[str]:
     ]
 
 
-def _environment(address: str) -> dict[str, str]:
+def _environment(host: Host) -> dict[str, str]:
     import pyspark
 
     return {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": address,
+        "SPARK_LOCAL_IP": host.address,
         # Without it the worker looks for a source tree of Spark before it starts an executor.
         "SPARK_SCALA_VERSION": "2.13",
         "PYSPARK_PYTHON": sys.executable,
+        **host.environment,
     }
 
 

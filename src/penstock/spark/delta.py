@@ -1,21 +1,28 @@
 """A Delta table as the place for results: each batch once.
 
-The number of a batch is an application transaction of the table, in the same commit as the rows.
+The number of a batch is an application transaction of the table, in the same commit as the rows. Rows that the operators
+of a flow put aside are of as many kinds as there are operators, so these are text: one table has one type for a column.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import TypeVar
 
 import pyarrow as pa
 
 from penstock.core.errors import PenstockError
+from penstock.spark.runtime.json_rows import json_rows
 from penstock.spark.runtime.outbox import Delivery, Destination, Waiting
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class DeltaTable(Destination):
     """A Delta table for results, late rows or dead letters; it is made at the first row.
+
+    Dead letters of a flow have the columns ``operator``, ``reason`` and ``row``, the tuple as a JSON object.
 
     Parameters
     ----------
@@ -50,19 +57,15 @@ class DeltaDelivery:
 
     def deliver(self, rows: Waiting, number: int) -> None:
         """Append the rows unless the table has the number already."""
-        from deltalake.exceptions import DeltaError
-
-        try:
-            if self._last() < number:
-                self._append(pa.concat_tables(rows.tables(), promote_options="default"), number)
-        except (DeltaError, OSError) as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise PenstockError(
-                f"The Delta table '{self._table.path}' cannot be written to: {reason}."
-            ) from None
+        if self.last() < number:
+            self._in_words(lambda: self._append(_joined(rows), number))
 
     def close(self) -> None:
         """Nothing stays open."""
+
+    def last(self) -> int:
+        """The number of the last batch in the table."""
+        return self._in_words(self._last)
 
     def _last(self) -> int:
         storage = dict(self._table.storage)
@@ -72,6 +75,15 @@ class DeltaDelivery:
             self._name
         )
         return -1 if found is None else int(found)
+
+    def _in_words(self, step: Callable[[], R]) -> R:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return step()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            raise PenstockError(f"The Delta table '{self._table.path}' cannot be used: {reason}.") from None
 
     def _append(self, rows: pa.Table, number: int) -> None:
         library = self._library
@@ -86,6 +98,22 @@ class DeltaDelivery:
                 app_transactions=[library.Transaction(self._name, number)]
             ),
         )
+
+
+def _joined(rows: Waiting) -> pa.Table:
+    tables = [_as_text(operator, table) if operator else table for operator, table in rows.by_operator()]
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _as_text(operator: str, table: pa.Table) -> pa.Table:
+    """Rows that an operator put aside, in columns that fit any row."""
+    texts = [row.decode() for row in json_rows(table.drop_columns("reason"))]
+    columns = {
+        "operator": pa.array([operator] * table.num_rows),
+        "reason": table["reason"],
+        "row": pa.array(texts, pa.string()),
+    }
+    return pa.table(columns)
 
 
 def _deltalake() -> ModuleType:

@@ -40,6 +40,10 @@ METRICS = {
     "changes_total": ("counter", "Changes made, by knob and direction"),
     "reconfiguration_seconds": ("gauge", "How long the last change took until its executors worked"),
     "overhead_cores": ("gauge", "Share of a core that the autoscaler itself uses in the driver"),
+    "thinking_cores": (
+        "gauge",
+        "Cores that a policy in a process of its own (Autopilot) took since the last step",
+    ),
 }
 
 
@@ -134,6 +138,9 @@ class MetricsEndpoint(Collector):
         if self._observation is not None:
             if self._observation.executors is not None:
                 yield from _capacity("executors", self._observation.executors)
+            thinking = self._observation.measure(core.Metric.THINKING)
+            if isfinite(thinking):
+                yield "thinking_cores", {}, thinking
             lag = self._observation.measure(core.Metric.ANSWER_LAG)
             if isfinite(lag):
                 yield "answer_lag_seconds", {}, lag

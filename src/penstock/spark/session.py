@@ -20,6 +20,7 @@ from penstock.spark.cluster import credentials
 from penstock.spark.java import find_java
 from penstock.spark.kafka.connector import has_kafka, kafka_connector
 from penstock.spark.runtime.starting import refuse_connect
+from penstock.spark.submitted import has_gateway, submitted, workers_interpreter
 
 _LOOPBACK = re.compile(
     r"^(local(\[.*\])?|spark://(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d+|local-cluster\[.*\])$"
@@ -36,9 +37,9 @@ _QUICK_LOCAL = {"spark.python.unix.domain.socket.enabled": "true"}
 
 
 def session(
-    master: str = ALL_CORES,
+    master: str | None = None,
     *,
-    app: str = "penstock",
+    app: str | None = None,
     ui: bool = False,
     kafka: bool | str = False,
     config: Mapping[str, str] | None = None,
@@ -49,17 +50,18 @@ def session(
     Parameters
     ----------
     master
-        Any Spark master; local ones and those on loopback are bound to 127.0.0.1. ``local[*]`` has two slots a core, so
-        that resident workers, which keep theirs, leave as many free for other tasks; parallelism stays one a core.
+        Any Spark master; by default the one that ``spark-submit`` was given, and ``local[*]`` elsewhere. Local ones and those
+        on loopback are bound to 127.0.0.1. ``local[*]`` has two slots a core, so that resident workers, which keep theirs,
+        leave as many free for other tasks; parallelism stays one a core.
     app
-        The application's name.
+        The application's name; by default the one that ``spark-submit`` was given, or ``penstock``.
     ui
         Whether Spark's own web interface is started.
     kafka
         Whether ``format("kafka")`` is there: Spark's Kafka connector is fetched from Maven Central at the first time and
         kept. A version such as ``"4.2.0"`` asks for that release. ``format("penstock-kafka")`` needs no connector.
     config
-        Further Spark options; they win over Penstock's.
+        Further Spark options; they win over those of ``spark-submit``, which win over Penstock's.
     existing
         A session the caller already has: it is given back, with Arrow switched on, and never stopped here.
     """
@@ -78,19 +80,23 @@ def session(
         active.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
         sources.register(active)
         return active
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    # Workers must run the driver's interpreter, or a virtual environment lacks pyarrow on the other side.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(app).master(_with_room(master))
-    options = {**_defaults(master, ui), **(config or {})}
+    if not has_gateway():
+        os.environ["JAVA_HOME"] = str(find_java().home)
+    given = submitted()
+    master = master or given.get("spark.master", ALL_CORES)
+    name = app or given.get("spark.app.name", "penstock")
+    builder = SparkSession.builder.appName(name).master(_with_room(master))
+    ours = {key: value for key, value in _defaults(master, ui).items() if key not in given}
+    options = {**ours, **(config or {})}
     if kafka:
-        jars = [*filter(None, [options.get("spark.jars")]), *map(str, kafka_connector(kafka))]
+        before = options.get("spark.jars", given.get("spark.jars"))
+        jars = [*filter(None, [before]), *map(str, kafka_connector(kafka))]
         options["spark.jars"] = ",".join(jars)
     for key, value in options.items():
         builder = builder.config(key, value)
     if _LOOPBACK.match(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with _quiet_start():
+    with _quiet_start(), workers_interpreter():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     sources.register(spark)

@@ -1,7 +1,7 @@
 """A flow run without Spark: the real runtime, routing, state files, commits and recovery, fed by hand."""
 
 from collections.abc import Mapping
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from penstock.spark.flow.program import FlowProgram
 from penstock.spark.flow.run import FlowRun
 from penstock.spark.flow.task_output import FlowOutputs
 from penstock.spark.runtime.checkpoint import Checkpoint
-from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.gathering import Gathering
+from penstock.spark.runtime.outbox import Destination
+from penstock.spark.runtime.output_places import OutputPlaces
 from penstock.spark.runtime.worker_room import Room
 from penstock.testing.by_hand import FedByHand
 from penstock.testing.frames import InProcessFrame, InProcessSession
@@ -74,25 +75,32 @@ def start_in_process(
     journal: Journal | None = None,
     policy: AnyPolicy | None = None,
     slots: float = inf,
+    trigger: float = nan,
     gather: str | None = None,
+    dead_letters: Destination | None = None,
 ) -> InProcessRun:
-    """Start a flow without Spark, with checkpoint and outputs under ``folder``.
+    """Start a flow without Spark, with checkpoint and outputs under ``folder``; sinks may go to topics and tables.
 
-    Its controller is not started: step it by hand, or start it.
+    Its controller is not started: step it by hand, or start it. ``trigger``: seconds that there are for a batch.
     """
     definition = Definition(graph)
     base = Path(folder)
     held = Checkpoint(base / "checkpoint", definition.identity(groups), Gathering.of(gather))
-    sinks = {name: OutputFolder.made(base / "out" / name, f"sink {name}") for name in graph.sinks}
+    places = OutputPlaces(held.folder, base / "out")
+    sinks = {}
+    for name, sink in graph.sinks.items():
+        place = sink.to if isinstance(sink.to, Destination) else base / "out" / name
+        sinks[name] = places.made(place, f"sink {name}")
+    outputs = FlowOutputs(sinks, places.dead_letters(dead_letters or base / "dead"))
+    held.outboxes = tuple(places.outboxes)
     for name in graph.nodes:
-        (base / "dead" / name).mkdir(parents=True, exist_ok=True)
-    outputs = FlowOutputs(sinks, OutputFolder.made(base / "dead", "dead-letter"))
+        Path(outputs.dead.path, name).mkdir(parents=True, exist_ok=True)
     first = plan or Plan.first(definition.regions, groups)
     program = FlowProgram(definition, first, outputs, str(held.state_folder))
     if policy is not None:
         program.weigh_keys()
     kept = journal or Journal()
-    plant = FlowPlant(program, Room(lambda: slots))
+    plant = FlowPlant(program, Room(lambda: slots), trigger)
     program.listen(plant.put)
     controller = Controller(plant, policy, journal=kept, period=0.0)
     try:

@@ -2,8 +2,9 @@
 
 import copy
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from math import nan
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from penstock.core.capacity import Capacity
 from penstock.core.decision import Decision
+from penstock.core.errors import PenstockError
 from penstock.core.observation import (
     KeyLoad,
     Latency,
@@ -29,7 +31,8 @@ def check_policy(policy: Policy[Any], observations: Iterable[Observation] | None
     It must be a frozen configuration; its state must survive pickling; a step must change neither state nor
     observation and give the same answer twice; every decision must have a reason; observations in which figures
     are missing, zero or huge must get an answer; and a run that is interrupted after any step and continued
-    from the pickled state must go on as if nothing had happened.
+    from the pickled state must go on as if nothing had happened. A policy with a field ``where`` takes the name of a
+    stage or of a region there and refuses any other with a PenstockError.
     """
     script = list(observations) if observations is not None else example_observations()
     assert is_dataclass(policy), f"{policy.name}: a policy is a frozen dataclass"
@@ -48,6 +51,25 @@ def check_policy(policy: Policy[Any], observations: Iterable[Observation] | None
     for name, odd in _odd_observations(script[0]).items():
         _, decision = policy.step(policy.start(), odd)
         assert isinstance(decision, Decision), f"{policy.name}: no decision for {name}"
+    if any(f.name == "where" for f in fields(policy)):
+        _check_place(policy, script)
+
+
+def _check_place(policy: Any, script: Sequence[Observation]) -> None:
+    """A region of one stage is that stage, and a name that nothing has is refused."""
+    stages = script[0].stages
+    regions = Counter(s.region for s in stages if s.region)
+    for stage in (s for s in stages if regions[s.region] == 1):
+        by_name, by_region = (replace(policy, where=where) for where in (stage.name, stage.region))
+        assert same(_run(by_name, script)[1], _run(by_region, script)[1]), (
+            f"{policy.name}: the region '{stage.region}' is not taken for its stage '{stage.name}'"
+        )
+    told, nowhere = "", replace(policy, where="no such place")
+    try:
+        nowhere.step(nowhere.start(), script[0])
+    except PenstockError as error:
+        told = str(error)
+    assert "no such place" in told, f"{policy.name}: a place that does not exist is not refused by its name"
 
 
 def _run(

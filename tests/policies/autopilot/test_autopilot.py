@@ -9,6 +9,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Latency
 from penstock.policies import Autopilot, Ds2, Static
+from penstock.policies.autopilot.autopilot import _spare
 from penstock.sim import SparkCosts, SparkLike, load
 from penstock.sim.closed_loop import run_policy
 
@@ -88,3 +89,11 @@ def test_it_meets_the_target_for_much_less_than_the_peak(spec):
 def test_names_of_candidates_must_differ():
     with pytest.raises(PenstockError, match="same name"):
         Autopilot(candidates=(Ds2(knob=Knob.EXECUTORS), Ds2(knob=Knob.EXECUTORS)))
+
+
+def test_a_record_that_stands_alone_leaves_half_of_its_lead_to_spare():
+    calm = ((0, 2.0), (1, 2.0), (2, 2.0))
+    assert _spare(calm, 180.0) == 1.0
+    assert _spare(((0, 2.0), (1, 8.0), (2, 4.0)), 180.0) == pytest.approx(1.25)
+    assert _spare((*calm, (3, 6.0)), 190.0) == pytest.approx(3.0)  # this minute breaks the record
+    assert _spare((), 0.0) == 1.0

@@ -1,22 +1,31 @@
 """CPU frequency, energy counters and slots, on folders that look like the kernel's."""
 
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import sysfs
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.operators import operator
 from penstock.dataflow.running_figures import running_count
-from penstock.policies import Mpc
-from penstock.spark.actuators import cpu_frequency, energy
+from penstock.policies import Fuzzy, Mpc, Static, Threshold
+from penstock.policies.lag import HeldToLag
+from penstock.spark.actuators import cpu_frequency, energy, power
 from penstock.spark.actuators.cpu_frequency import CpuFrequency
 from penstock.spark.actuators.energy import EnergyMeter
-from penstock.spark.actuators.power import MachinePower, refuse_power
+from penstock.spark.actuators.executor_status import RegisteredExecutor
+from penstock.spark.actuators.local_executors import LocalExecutors
+from penstock.spark.actuators.power import MachinePower, counts_power, machine_power, refuse_power
 from penstock.spark.actuators.slots import Slots
 from penstock.testing.flow_run import start_in_process
+from waiting import until
 
 
 @operator(keys="k", state={"n": int}, output={"k": int})
@@ -27,16 +36,7 @@ def count(rows, state, output):
 
 @pytest.fixture
 def cpufreq(tmp_path):
-    for number in range(2):
-        policy = tmp_path / "cpufreq" / f"policy{number}"
-        policy.mkdir(parents=True)
-        for name, khz in {
-            "cpuinfo_min_freq": 1_200_000,
-            "cpuinfo_max_freq": 2_000_000,
-            "scaling_max_freq": 1_900_000,
-        }.items():
-            (policy / name).write_text(str(khz))
-    return tmp_path
+    return sysfs.cpufreq(tmp_path)
 
 
 def test_a_frequency_cap_is_set_on_all_cores_and_given_back(cpufreq):
@@ -96,11 +96,7 @@ def test_slots_change_all_stages_at_once_or_none():
 
 @pytest.fixture
 def powercap(tmp_path):
-    zone = tmp_path / "intel-rapl:0"
-    zone.mkdir()
-    (zone / "energy_uj").write_text("1000000")
-    (zone / "max_energy_range_uj").write_text("9000000")
-    return tmp_path
+    return sysfs.powercap(tmp_path)
 
 
 def test_a_flow_sets_frequencies_and_tells_its_power_where_the_machine_can(cpufreq, powercap, tmp_path):
@@ -131,3 +127,56 @@ def test_a_policy_that_counts_power_is_refused_aloud_where_nothing_sets_frequenc
     with pytest.raises(PenstockError, match="counts power"):
         refuse_power(policy, "a query")
     refuse_power(Mpc(), "a query")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Mpc(cost="power", speeds=(1.2, 2.0)),
+        HeldToLag(Mpc(cost="power", speeds=(1.2, 2.0), knob=Knob.EXECUTORS), lag=100.0),
+        Threshold(knob=Knob.FREQUENCY, levels=(1.2, 2.0)),
+        Static(settings=(Change(Knob.FREQUENCY, "q", 1.2),)),
+        Fuzzy(frequencies=(1.2, 2.0)),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_whoever_sets_frequencies_counts_power(policy):
+    assert counts_power(policy)
+    assert not counts_power(Threshold())
+
+
+class Executor:
+    """A process that is started as Spark starts an executor."""
+
+    def __init__(self, id_, application):
+        waits = ["-c", "import sys; sys.stdin.read()", "--executor-id", id_, application]
+        self.process = subprocess.Popen(
+            ["/nowhere/java", *waits], executable=sys.executable, stdin=subprocess.PIPE
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.communicate()
+
+
+def test_executors_here_are_told_from_those_elsewhere():
+    ours, theirs = (RegisteredExecutor(i, h, 1, 0, 0.0, 0, 0.0) for i, h in (("1", "here"), ("2", "far")))
+    local = LocalExecutors("app-of-the-test")
+    with Executor("1", "app-of-the-test"), Executor("2", "another-app"):
+        until(lambda: local.elsewhere([ours]) == (), "the executor's process")
+        assert local.elsewhere([ours, theirs]) == ("far",)
+
+
+def test_power_is_refused_where_an_executor_runs_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.setattr(cpu_frequency, "ROOT", sysfs.cpufreq(tmp_path))
+    everyone = [RegisteredExecutor(i, h, 1, 0, 0.0, 0, 0.0) for i, h in (("driver", "here"), ("7", "far"))]
+    monkeypatch.setattr(power, "registered", lambda session: everyone)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-of-the-test"))
+    policy = Mpc(cost="power", speeds=(1.2, 2.0))
+    with pytest.raises(PenstockError, match="executors run on far"):
+        machine_power(session, policy)
+    assert machine_power(session, Mpc()) is None
+    everyone.pop()
+    assert machine_power(session, policy).capacity.observed == 1.9

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import sysfs
 from penstock.core.journal import read
-from penstock.spark.actuators import cpu_share
+from penstock.policies import Mpc
+from penstock.spark.actuators import cpu_frequency, cpu_share
 from penstock.spark.actuators.processes import command_line, started_at, tree
 from waiting import PATIENCE, until
 
@@ -218,9 +220,48 @@ def test_autopilot_leads_by_rehearsals_in_a_process_of_its_own(drive, tmp_path):
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err
     assert json.loads(out.splitlines()[-1]) == {"mine": 1, "left": 0, "problem": ""}
+    assert max(read(tmp_path / "journal.jsonl").observations["thinking"]) > 0
     reasons = list(read(tmp_path / "journal.jsonl").decisions["reason"])
     assert any("core-seconds a minute" in r for r in reasons)
     assert any("the most executors" in r for r in reasons)
+
+
+POWERED = (
+    PLAIN
+    + """
+    import json
+    import penstock
+    from penstock.core.capacity import Knob
+    from penstock.core.guards import Guards
+    from penstock.policies import Mpc
+    from penstock.spark.actuators import cpu_frequency, energy
+    cpu_frequency.ROOT, energy.ROOT = folder / "cpu", folder / "powercap"
+    policy = Mpc(cost="power", speeds=(1.2, 2.0), knob=Knob.EXECUTORS, workers=(1, 1))
+    with penstock.spark.running(spark):
+        handle = penstock.attach(
+            query, policy=policy, executors=(1, 1), period=1.0, guards=Guards(), journal=folder / "journal.jsonl",
+        )
+        while not (folder / "stop").exists():
+            time.sleep(0.1)
+        query.stop()
+        handle.stop()
+        print(json.dumps({"problem": handle.problem}), flush=True)
+"""
+)
+
+
+def test_power_is_counted_and_the_cap_lowered_where_the_executors_run_on_this_machine(drive, tmp_path):
+    machine = sysfs.cpufreq(tmp_path / "cpu")
+    sysfs.powercap(tmp_path / "powercap")
+    feeder = Feeder(tmp_path)
+    child = drive(POWERED, tmp_path)
+    feeder.feed(16, lambda: sysfs.cap(machine) == "1200000", "a light load needs no high frequency", child)
+    (tmp_path / "stop").touch()
+    out, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, err
+    assert json.loads(out.splitlines()[-1]) == {"problem": ""}
+    assert sysfs.cap(machine) == "1900000"
+    assert "frequency" in set(read(tmp_path / "journal.jsonl").reconfigurations["knob"])
 
 
 @pytest.mark.kill
@@ -249,12 +290,13 @@ def test_an_attached_query_goes_on_untouched_where_nothing_can_be_scaled(spark, 
     told, journal = [], MemoryJournal()
     query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("local").start()
     try:
-        handle = penstock.attach(query, period=0.5, journal=journal, notify=told.append)
+        handle = penstock.attach(query, period=0.5, journal=journal, notify=told.append, prefer="latency")
         until(lambda: handle.steps >= 3, "three steps")
         assert "local mode" in handle.problem
         assert told == [f"Nothing will be changed: {handle.problem}"]
         assert told[0] in journal.texts()
         assert query.isActive
+        assert (handle.settings.target, handle.settings.late) == (3.0, 0.01)
     finally:
         query.stop()
         handle.stop()
@@ -276,12 +318,14 @@ class CannotStart:
         ({"target": -1.0}, "above 0 seconds"),
         ({"policy": "thresold"}, "did you mean 'Threshold'"),
         ({"policy": CannotStart()}, "could not start: RuntimeError: not today"),
+        ({"policy": Mpc(cost="power", speeds=(1.2, 2.0))}, "this machine has no frequencies to set"),
     ],
 )
-def test_wrong_arguments_are_told_and_do_not_touch_the_query(spark, arguments, words):
+def test_wrong_arguments_are_told_and_do_not_touch_the_query(spark, monkeypatch, tmp_path, arguments, words):
     import penstock
     from penstock.core.journal import MemoryJournal
 
+    monkeypatch.setattr(cpu_frequency, "ROOT", tmp_path)  # as on most virtual machines
     told, journal = [], MemoryJournal()
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     try:

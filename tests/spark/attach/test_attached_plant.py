@@ -5,13 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.core.capacity import Knob
+import sysfs
+from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.guards import Guards, GuardState, check
+from penstock.core.metrics import Metric
 from penstock.policies import Static
+from penstock.policies.wishes import wished_late
 from penstock.spark.actuators.executor_status import RegisteredExecutor
+from penstock.spark.actuators.power import MachinePower
 from penstock.spark.attach import attached_plant as module
 from penstock.spark.attach.attached_plant import AttachedPlant
+from penstock.spark.attach.autoscaler import _figures
 from penstock.spark.attach.query_listener import QueryWatch
 from penstock.spark.attach.settings import Settings, choose
 
@@ -44,18 +49,25 @@ class Actuator:
 class World:
     """One query with a trigger of a second; ``batch`` lets one finish."""
 
-    def __init__(self, monkeypatch, executors=2, service=0.002, fixed=0.2):
+    def __init__(self, monkeypatch, executors=2, service=0.002, fixed=0.2, power=None, thinking=None):
         self.now, self.number, self.service, self.fixed = 1000.0, 0, service, fixed
         self.actuator = Actuator(executors)
         self.query = QueryWatch("id", "q", 1.0)
         watcher = SimpleNamespace(queries={"id": self.query}, resolve_triggers=lambda: None)
         self.warnings = []
         session = SimpleNamespace(
-            streams=SimpleNamespace(get=lambda id_: SimpleNamespace(status={"isTriggerActive": False}))
+            streams=SimpleNamespace(get=lambda id_: SimpleNamespace(status={"isTriggerActive": False})),
+            sparkContext=SimpleNamespace(applicationId="app-of-the-test"),
         )
         monkeypatch.setattr(module, "registered", lambda s: self.actuator.seen)
         self.plant = AttachedPlant(
-            session, watcher, self.actuator, warn=self.warnings.append, clock=lambda: self.now
+            session,
+            watcher,
+            self.actuator,
+            power=power,
+            warn=self.warnings.append,
+            clock=lambda: self.now,
+            thinking=thinking,
         )
 
     def batch(self, rows, **more):
@@ -130,6 +142,7 @@ def test_a_decision_reaches_executors_under_either_name(world):
         (Change(Knob.WORKERS, "other", 2), "no query 'other'"),
         (Change(Knob.CPU_SHARE, "q", 0.5), "no CPU quotas"),
         (Change(Knob.SHEDDING, "q", 0.5), "no shedding"),
+        (Change(Knob.FREQUENCY, "q", 1.5), "no frequency"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_reason(world, change, words):
@@ -186,6 +199,31 @@ def test_partitions_limit_the_executors_and_the_reason_says_so(world):
     assert world.plant.observe().executors.limit == inf  # state is partitioned in another way
 
 
+def test_what_the_policys_own_process_takes_of_a_core_is_observed(monkeypatch):
+    spent = [0.0]
+    world = World(monkeypatch, thinking=lambda: spent[0])
+    world.batch(100)
+    assert world.plant.observe().measure(Metric.THINKING) == 0
+    spent[0] = 0.25
+    world.batch(100)
+    world.batch(100)
+    seen = world.plant.observe()
+    assert seen.measure(Metric.THINKING) == pytest.approx(0.125)  # a quarter of a second in two
+    assert _figures(seen)["thinking"] == pytest.approx(0.125)
+
+
+def test_a_policy_without_a_process_of_its_own_has_no_such_figure(world):
+    world.batch(100)
+    seen = world.plant.observe()
+    assert isnan(seen.measure(Metric.THINKING))
+    assert "thinking" not in _figures(seen)
+
+
+def test_the_share_of_late_rows_of_a_wish_reaches_the_autopilot():
+    chosen = choose("Autopilot", Settings(executors=(1, 8), late=wished_late("latency")))
+    assert chosen.policy.late == 0.01
+
+
 def test_a_policy_is_held_to_a_lag_until_it_is_worked_off(world):
     policy = choose(Static(), Settings(executors=(1, 8), target_lag=1_000))
     state = policy.start()
@@ -199,3 +237,51 @@ def test_a_policy_is_held_to_a_lag_until_it_is_worked_off(world):
     world.batch(400, sources=kafka([90_000] * 20, [90_000] * 20))
     _, decision = policy.step(state, world.plant.observe())
     assert "rows wait" not in decision.reason
+
+
+@pytest.fixture
+def powered(monkeypatch, tmp_path):
+    """A query whose executor is the driver, on a machine with frequencies and energy counters."""
+    machine = MachinePower(sysfs.cpufreq(tmp_path), sysfs.powercap(tmp_path))
+    made = World(monkeypatch, executors=1, power=machine)
+    made.actuator.busy = {"driver": 0.0}
+    yield made
+    machine.close()
+
+
+def test_frequencies_are_told_and_set_where_all_executors_run_here(powered, tmp_path):
+    powered.batch(10)
+    seen = powered.plant.observe()
+    assert seen.stage("q").frequency == Capacity(1.9, 1.9, 1.9, 2.0)
+    assert isnan(seen.power)
+    change = Change(Knob.FREQUENCY, "q", 1.5)
+    assert powered.plant.apply(Decision((change,), "because")).changes == (change,)
+    assert sysfs.cap(tmp_path) == "1500000"
+    (tmp_path / "intel-rapl:0/energy_uj").write_text("4000000")
+    powered.batch(10)
+    seen = powered.plant.observe()
+    assert seen.stage("q").frequency.observed == 1.5
+    assert seen.power == pytest.approx(3.0)  # three joules in a second
+    ((_, why),) = powered.plant.apply(Decision((Change(Knob.FREQUENCY, "q", 3.0),), "because")).refused
+    assert why == "the cores can do 1.2 to 2 GHz"
+
+
+def test_what_a_row_takes_at_another_frequency_is_measured_anew(powered):
+    for rows in (100, 300, 100, 300, 100, 300):
+        powered.batch(rows)
+        powered.plant.observe()
+    powered.plant.apply(Decision((Change(Knob.FREQUENCY, "q", 1.2),), "because"))
+    powered.service = 0.004
+    for rows in (100, 400, 100, 400, 200, 400):
+        powered.batch(rows)
+        seen = powered.plant.observe()
+    assert seen.stage("q").service_time == pytest.approx(0.004, rel=0.1)
+
+
+def test_frequencies_are_left_alone_once_an_executor_runs_elsewhere(powered, tmp_path):
+    powered.batch(10)
+    powered.actuator.busy["1"] = 0.0  # no process of this machine
+    assert powered.plant.observe().stage("q").frequency is None
+    refused = powered.plant.apply(Decision((Change(Knob.FREQUENCY, "q", 1.5),), "because")).refused
+    assert "executors run on h, whose frequency is not set from here" in refused[0][1]
+    assert sysfs.cap(tmp_path) == "1900000"

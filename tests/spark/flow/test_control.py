@@ -23,7 +23,9 @@ from penstock.dataflow.running_figures import running_count
 from penstock.dataflow.slices import EVERY
 from penstock.page.document import write_report
 from penstock.policies import Organic
+from penstock.policies.catalog import policy_named
 from penstock.policies.rebalance import needed, rebalance
+from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import LONGEST_WAIT
@@ -138,6 +140,34 @@ def test_organic_grows_a_region_that_holds_the_flow_back(tmp_path):
     )
     assert any("count" in text for text in journal.texts("decision"))
     run.finish()
+
+
+# One batch is fed after another, so the demand that Ds2 sees is never above what is served: it aims lower here.
+@pytest.mark.parametrize("name", ["Ds2:utilisation=0.2,boundary=0.1", "Hpa:utilisation=0.3", "Dhalion"])
+def test_rivals_by_name_grow_a_region_that_holds_the_flow_back(tmp_path, name):
+    @operator(keys="k", state={"n": int}, output={"k": int}, changes=[])
+    def slow(rows, state, output):
+        sum(range(20_000 * len(rows)))
+        output.emit(rows.table)
+
+    graph = Graph("held back")
+    graph.source("rows", {"k": int}).through(slow).sink("out")
+    journal = MemoryJournal()
+    policy = policy_named(name, Surroundings(PlantKind.REPLICAS, (1, 4), period=0.0))
+    # Batches take much longer than their trigger.
+    run = start_in_process(graph, tmp_path, journal=journal, policy=policy, slots=4, trigger=0.001)
+
+    def grown():
+        run.feed(rows(np.arange(400)))
+        run.controller.step()
+        return run.plan.regions["slow"].replicas > 1
+
+    until(grown, "more replicas")
+    run.finish()
+    files = (tmp_path / "out" / "out").glob("*.parquet")
+    found = [k for f in files for k in pq.read_table(f).column("k").to_pylist()]
+    assert len(found) % 400 == 0
+    assert set(found) == set(range(400))
 
 
 def test_organic_gives_replicas_to_a_stateless_region_that_holds_the_flow_back(tmp_path):

@@ -174,7 +174,8 @@ def test_a_policy_may_turn_the_share_where_the_flow_has_groups(tmp_path):
 def test_mead_gives_pipelines_the_least_share_that_meets_the_target(spark, tmp_path):
     flow = two_branches(played(spark, [pa.table({"key": np.arange(64)})] * 30, tmp_path / "in"))
     journal = MemoryJournal()
-    policy = Mead(model="mg1", target=8.0, interval=0.0, least=64, windows=1)
+    # Rows of both branches are there when their batch is, so the tighter target is that of the batch.
+    policy = Mead(model="mg1", target=60.0, targets={"limited": 8.0}, interval=0.0, least=64, windows=1)
     run = flow.start(
         spark, checkpoint=tmp_path / "ck", output=tmp_path / "out", trigger="1 second",
         policy=policy, guards=Guards(), period=0.0, cpu={}, journal=journal,
@@ -207,6 +208,25 @@ def test_pipelines_of_one_level_work_side_by_side_and_see_their_part_of_the_tupl
     assert len(stages[0].interarrivals) == 64
     assert seen.latency.mean >= 0.15
     run.finish()
+
+
+def test_each_branch_of_a_flow_may_have_a_target_of_its_own(tmp_path):
+    run = start_in_process(two_branches(), tmp_path)
+    run._program.cpu = FlowCpu(run.regions, {})
+    plant = FlowPlant(run._program, Room(lambda: 2), trigger=1.0)
+    run.listen(plant.put)
+    for _ in range(2):
+        run.feed({"rows": pa.table({"key": np.arange(64)})})
+    seen = plant.observe()
+    run.finish()
+    loose = Mead(model="mg1", target=60.0, least=64, windows=1)
+    for sink in ("limited", "unlimited", "unlimited/0"):
+        policy = replace(loose, targets={sink: 8.0})
+        assert "by the mg1 model against 8 s" in policy.step(policy.start(), seen)[1].reason
+    with pytest.raises(
+        penstock.PenstockError, match="Unknown stage or region 'rows'; choose one of limited, "
+    ):
+        replace(loose, targets={"rows": 8.0}).step(loose.start(), seen)
 
 
 def test_the_cost_of_cold_batches_is_forgotten(tmp_path):

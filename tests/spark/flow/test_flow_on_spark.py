@@ -112,6 +112,32 @@ def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spar
     assert '"policy":"Organic"' in told
 
 
+# Settings with which a short run has something to change: a busy region is to have more, or an idle one less.
+@pytest.mark.parametrize(
+    "policy",
+    ["Ds2:utilisation=0.01,boundary=0.001,settle=0", "Hpa:utilisation=0.01", "Dhalion:patience=1,settle=0"],
+)
+def test_rivals_by_name_scale_the_replicas_and_every_word_counts_once(spark, tmp_path, policy):
+    listed, tables = lines(3000, 6)
+    flow = penstock.Flow("wordcount")
+    wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
+    journal = MemoryJournal()
+    run = flow.start(
+        spark,
+        checkpoint=tmp_path / "ck",
+        output=tmp_path / "out",
+        available_now=True,
+        journal=journal,
+        policy=policy,
+        period=0.01,
+        replicas={"count": 2} if policy.startswith("Dhalion") else {},
+    )
+    run.await_termination()
+    assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.oracle(listed))
+    changed = [c for r in journal.records if r["kind"] == "reconfiguration" for c in r["changes"]]
+    assert ("workers", "count") in {tuple(c[:2]) for c in changed}
+
+
 def test_a_sink_that_is_a_function_is_called_as_spark_calls_one(spark, tmp_path):
     listed, tables = lines(1500, 3)
     flow = penstock.Flow("wordcount")

@@ -49,7 +49,7 @@ def test_a_transaction_that_was_left_open_counts_for_nothing(broker, rows):
     topic = new_topic(broker)
     place = KafkaTopic(broker.servers, topic)
     dying = place.opened(topic)
-    dying._open()
+    dying._open(30)
     dying._producer.begin_transaction()
     dying._producer.produce(topic, b'{"n": 1}')
     dying._producer.flush()
@@ -63,8 +63,34 @@ def test_what_cannot_be_delivered_is_told_in_one_sentence(broker, rows):
         KafkaTopic(broker.servers, topic, key="x").opened(topic).deliver(rows(1), 0)
     with pytest.raises(PenstockError, match="has no topic 'nowhere'"):
         KafkaTopic(broker.servers, "nowhere").opened("nowhere").deliver(rows(1), 0)
+    with pytest.raises(PenstockError, match="has no topic 'nowhere'"):
+        KafkaTopic(broker.servers, "nowhere").opened("nowhere").last()
+    wrong = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    }
+    with pytest.raises(
+        PenstockError, match=r"No Kafka broker answers at .* \(.+\); look whether .* credentials"
+    ):
+        KafkaTopic(broker.servers, topic, settings=wrong).opened(topic).last()
     with pytest.raises(PenstockError, match="Say where the messages go"):
         KafkaTopic("", "t")
+
+
+def test_rows_that_operators_put_aside_may_lack_the_key(broker, tmp_path):
+    topic = new_topic(broker)
+    files = []
+    for operator, table in (("a", pa.table({"n": [1]})), ("b", pa.table({"m": ["x"]}))):
+        (tmp_path / operator).mkdir()
+        files.append(tmp_path / operator / "1.parquet")
+        pq.write_table(table, files[-1])
+    KafkaTopic(broker.servers, topic, key="n").opened(topic).deliver(Waiting(tmp_path, files), 0)
+    assert sorted(received(broker, topic), key=str) == [
+        {"m": "x", "operator": "b"},
+        {"n": 1, "operator": "a"},
+    ]
 
 
 def test_a_broker_that_comes_back_gets_what_waited(broker, rows):

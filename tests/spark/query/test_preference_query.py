@@ -257,6 +257,32 @@ def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_and_pag
     assert run.journal is journal
 
 
+# Settings with which a short run has something to change: busy stages are to have more workers, or idle ones fewer.
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "Ds2:utilisation=0.01,boundary=0.001,settle=0",
+        "Hpa:utilisation=0.01",
+        "Dhalion:patience=1,settle=0,held=0.99",
+    ],
+)
+def test_rivals_by_name_scale_the_workers_and_leave_the_answers(spark, tmp_path, policy):
+    data = stream_files(tmp_path / "in", files=6)
+    workers = 2 if policy.startswith("Dhalion") else 1
+    run = offers(pane_workers=workers, window_workers=workers).start(
+        as_stream(spark, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        available_now=True,
+        engine="resident",
+        policy=policy,
+        period=0,
+    )
+    run.await_termination()
+    assert windows_of(pq.read_table(tmp_path / "out")) == brute_force(data, upto=punctuation_of(run))
+    assert "workers" in set(read(run.journal).changes["knob"])
+
+
 def test_late_rows_are_counted_and_kept_aside_and_bad_rows_go_to_the_dead_letters(spark, tmp_path):
     (tmp_path / "in").mkdir()
     columns = pa.schema([("t", pa.timestamp("us", "UTC")), ("x", pa.float64())])

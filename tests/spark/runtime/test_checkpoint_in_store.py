@@ -32,11 +32,11 @@ POINTS = (
 OTHER = os.environ.get("PENSTOCK_TEST_STORE")
 
 
-@pytest.fixture(params=["memory", "s3", *filter(None, [OTHER])])
+@pytest.fixture(params=["memory", "google", "s3", *filter(None, [OTHER])])
 def base(request, monkeypatch, tmp_path):
     monkeypatch.setenv("PENSTOCK_STATE_CACHE", str(tmp_path / "cache"))
-    if request.param == "s3":
-        return location(request.getfixturevalue("s3"))
+    if request.param in ("google", "s3"):
+        return location(request.getfixturevalue(request.param))
     if request.param == OTHER:
         return location(f"{OTHER}/{uuid.uuid4().hex[:8]}")
     return location(f"memory://{uuid.uuid4().hex}/run")

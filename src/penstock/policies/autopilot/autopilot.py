@@ -8,12 +8,12 @@ of the real run at the costs measured in it and is controlled by the candidate. 
 
 Fit is a candidate with  late <= bound = max(allowed T / (T + 600 s), that of the most executors + half a point)  after T
 seconds of rehearsal: the shorter it was, the more what is to come may differ. ``allowed`` is the share of rows that may be
-late from now on, less than the share asked for where more than that were late in the real run so far
+late from now on: less than the share asked for where many were late in the real run so far, more where hardly any were
 (:mod:`penstock.policies.autopilot.budget`). Of the fit ones the one with the least  cost (1 + late / (5 bound))  leads, and
-its rehearsal's number of executors is the plan. In a minute whose load breaks the record M of all minutes before, the
-rehearsals know no better than the run, so the plan is
+its rehearsal's number of executors is the plan. What was never met cannot be rehearsed: a minute whose load breaks the record
+M1 of all minutes before, and, where that record stands far above the second highest M2, one that stands higher still. So
 
-    executors = round(rehearsal's executors x spare),      spare = max(1, load of this minute / M)
+    executors = round(rehearsal's executors x spare),      spare = max(load of this minute / M1,  1 + (M1 - M2) / (2 M1))
 
 It starts with the most executors, leads by rehearsals after ``learn`` seconds, changes the leader only for one that is
 cheaper by ``hysteresis`` or when the leader is no longer fit, and takes control back to the most executors for
@@ -183,14 +183,13 @@ class Autopilot:
             wanted = max(wanted, within(now, self.limits))  # rows are slow: nothing is given back
         changes = _changes(observation, wanted)
         chosen = scores[state.leader]
-        reason = f"{_in_words(state.leader, chosen)} on the last {chosen.seconds / 60:.0f} minutes"
+        slots = state.meter.costs.slots
+        reason = f"{_in_words(state.leader, chosen, slots)} on the last {chosen.seconds / 60:.0f} minutes"
         others = sorted((s.cost, n) for n, s in scores.items() if n != state.leader and s.cost < chosen.cost)
         if others:
-            reason += f"; {_in_words(others[-1][1], scores[others[-1][1]])}"
+            reason += f"; {_in_words(others[-1][1], scores[others[-1][1]], slots)}"
         if planned != rehearsal.shadow.planned:
-            reason += (
-                f"; {spare:.0%} of its {rehearsal.shadow.planned:g}, since no minute before had such a load"
-            )
+            reason += f"; {spare:.0%} of its {rehearsal.shadow.planned:g}, since the highest load so far stands alone"
         if more:
             reason += f"; {more:g} more for the backlog"
         return Decision(changes, reason, {Metric.EXECUTORS: float(wanted)})
@@ -211,13 +210,16 @@ def _changes(observation: Observation, wanted: int) -> tuple[Change, ...]:
     return () if now is None or now == wanted else (Change(Knob.EXECUTORS, "", wanted),)
 
 
-def _in_words(name: str, s: Score) -> str:
-    return f"`{name}`: {s.late:.1%} late and {s.cost:.0f} core-seconds a minute"
+def _in_words(name: str, s: Score, slots: float) -> str:
+    return f"`{name}`: {s.late:.1%} late and {s.cost * slots:.0f} core-seconds a minute"
 
 
 def _spare(peaks: tuple[tuple[int, float], ...], now: float) -> float:
-    """How much more than rehearsed to take: this minute's load over the largest of those before, where it is more."""
+    """How much more than rehearsed to take, by the highest loads of the minutes before and that of this minute."""
     minute = int(now // 60)
-    before = max((load for m, load in peaks if m < minute and not isnan(load)), default=0.0)
+    before = sorted((load for m, load in peaks if m < minute and not isnan(load)), reverse=True)
     present = max((load for m, load in peaks if m == minute and not isnan(load)), default=0.0)
-    return max(1.0, present / before) if before > 0 else 1.0
+    if not before or before[0] <= 0:
+        return 1.0
+    gap = (before[0] - before[1]) / before[0] if len(before) > 1 else 0.0
+    return max(present / before[0], 1.0 + gap / 2)

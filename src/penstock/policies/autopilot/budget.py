@@ -7,16 +7,21 @@ from math import exp, isfinite
 from penstock.core.observation import Latency, Observation
 
 #: Share of the rows that may be late which is really used.
-USED = 0.8
+USED = 0.7
+#: Rows to come that are thought of, over those so far.
+AHEAD = 0.5
+#: The most and the least that may be late from now on, over the share asked for.
+MOST, LEAST = 1.5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Rows that got their result in the real run, and those of them that were late; what is long ago counts less.
 
-    >>> budget = Budget(rows=1000.0, late=45.0)
-    >>> round(budget.allowed(0.05), 3)  # nearly too many so far: fewer from now on
-    0.03
+    >>> round(Budget(rows=1000.0, late=45.0).allowed(0.05), 3)  # nearly too many so far: fewer from now on
+    0.015
+    >>> round(Budget(rows=1000.0, late=1.0).allowed(0.05), 3)  # hardly any: more than the share, for a while
+    0.075
     """
 
     rows: float = 0.0
@@ -29,13 +34,16 @@ class Budget:
         return Budget(kept * self.rows + rows, kept * self.late + late)
 
     def allowed(self, share: float) -> float:
-        """The share that may be late from now on, so that half as many rows as so far bring all to four fifths of it.
+        """The share that may be late from now on: with half as many rows to come, all together use seven tenths of it.
 
-        The fifth is for what no rehearsal has: executors that are on their way when the leader changes. Never more than
-        the share itself: rows that were in time are no reason to be late now. A tenth of it at least.
+            allowed = (USED share (1 + AHEAD) - own) / AHEAD,     within LEAST and MOST times the share
+
+        ``own`` is the share that was late so far. The rest is for what no rehearsal has: executors that are on their way
+        when the leader changes, and bursts that nobody has met yet. Where hardly any row was late so far, up to one and a half times the share may be: a number
+        of executors that is a little too small is made good by the next larger one as soon as too many were late.
         """
         own = self.late / self.rows if self.rows > 0 else 0.0
-        return min(share, max(0.1 * share, 3 * USED * share - 2 * own))
+        return min(MOST * share, max(LEAST * share, (USED * share * (1 + AHEAD) - own) / AHEAD))
 
 
 def late_share(latency: Latency, target: float) -> float:

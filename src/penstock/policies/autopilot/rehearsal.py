@@ -10,7 +10,15 @@ import numpy as np
 from penstock.core.capacity import Knob
 from penstock.core.observation import Observation, StageObservation
 from penstock.core.policy import AnyPolicy
-from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCosts, Period, Shadow, advance
+from penstock.policies.autopilot.shadow import (
+    ARRIVES_AFTER,
+    NO_INTERVAL,
+    Bins,
+    MeasuredCosts,
+    Period,
+    Shadow,
+    advance,
+)
 
 #: Bins that a trigger interval is cut into.
 _FINE = 10
@@ -84,7 +92,11 @@ def measured(meter: Meter, observation: Observation) -> Meter:
     cold = 2 if grown else max(0, meter.cold - 1)
     stretch = _stretched(meter, stage, overhead, slots * executors.observed) if not cold else meter.stretch
     costs = MeasuredCosts(
-        max(trigger, 0.1), stretch * overhead, stretch * stage.service_time, max(slots, 1e-3), max(late, 0.0)
+        max(trigger, NO_INTERVAL),
+        stretch * overhead,
+        stretch * stage.service_time,
+        max(slots, 1e-3),
+        max(late, 0.0),
     )
     return Meter(costs, stretch, asked, executors.observed, cold)
 

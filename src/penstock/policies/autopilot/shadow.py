@@ -16,6 +16,8 @@ from penstock.core.observation import Latency, Observation, StageObservation
 
 #: Seconds until an executor is there and by which it slows its first batch, until measured.
 ARRIVES_AFTER, WARM_UP = 5.0, 2.5
+#: What stands for the interval of a query without one, in seconds.
+NO_INTERVAL = 0.1
 
 
 def _none() -> Floats:
@@ -35,9 +37,15 @@ class MeasuredCosts:
     caution: float = 1.05  # batches of a miniature are a little slower than measured, since it knows no noise
 
     def utilisation(self, rate: float, slots: float) -> float:
-        """Arrivals over what can be served, without what no executor can speed up, as the plants tell it."""
+        """Arrivals over what can be served, without what no executor can speed up, as the plants tell it.
+
+        Without an interval of triggers nothing but the rows' work counts: batches come one after the other.
+        """
         load = rate * self.service / max(slots, 1e-9)
-        return load / max(0.1, 1.0 - self.overhead / self.trigger)
+        if self.trigger <= NO_INTERVAL:
+            return load
+        room = 1.0 - self.overhead / self.trigger
+        return load / room if room > 0.1 else max(load / 0.1, load + self.overhead / self.trigger)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

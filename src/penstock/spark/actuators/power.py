@@ -4,11 +4,16 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.errors import PenstockError
+from penstock.policies.around import Around
 from penstock.spark.actuators import cpu_frequency, energy
 from penstock.spark.actuators.cpu_frequency import CpuFrequency
 from penstock.spark.actuators.energy import EnergyMeter
+from penstock.spark.actuators.executor_status import registered
+from penstock.spark.actuators.local_executors import LocalExecutors
 
 
 def counts_power(policy: Any) -> bool:
@@ -18,17 +23,35 @@ def counts_power(policy: Any) -> bool:
     >>> counts_power(Mpc()), counts_power(Mpc(cost="power", speeds=(1.2, 2.0)))
     (False, True)
     """
-    sets = bool(getattr(policy, "speeds", ())) and getattr(policy, "speed_knob", None) is Knob.FREQUENCY
-    return getattr(policy, "cost", "") == "power" or sets or bool(getattr(policy, "frequencies", ()))
+    if isinstance(policy, Around):
+        return counts_power(policy.policy)
+    speeds = bool(getattr(policy, "speeds", ())) and getattr(policy, "speed_knob", None) is Knob.FREQUENCY
+    knobs = [getattr(policy, "knob", None), *(c.knob for c in getattr(policy, "settings", ()))]
+    counts = getattr(policy, "cost", "") == "power" or bool(getattr(policy, "frequencies", ()))
+    return counts or speeds or Knob.FREQUENCY in knobs
 
 
 def refuse_power(policy: Any, what: str) -> None:
     """Say aloud that here nothing sets frequencies."""
     if counts_power(policy):
         raise PenstockError(
-            f"The policy counts power or sets frequencies, which {what} cannot: use it on a flow on one machine with cpufreq, "
-            'or in the simulator; here choose cost="cores" and no speeds.'
+            f"The policy counts power or sets frequencies, which {what} cannot: use it on a flow or an attached query "
+            'on one machine with cpufreq, or in the simulator; here choose cost="cores" and no speeds.'
         )
+
+
+def machine_power(session: SparkSession, policy: Any) -> "MachinePower | None":
+    """What a policy that counts power needs, None for any other; refused where this machine is not the executors'."""
+    if not counts_power(policy):
+        return None
+    application = str(session.sparkContext.applicationId)
+    away = LocalExecutors(application).elsewhere(e for e in registered(session) if e.id != "driver")
+    if away:
+        raise PenstockError(
+            f"The policy counts power or sets frequencies, which can be done on this machine alone, and executors run on {', '.join(away)}: "
+            'run them all here, or choose cost="cores" and no speeds.'
+        )
+    return MachinePower()
 
 
 class MachinePower:
@@ -54,6 +77,11 @@ class MachinePower:
         return Capacity(
             self._frequency.cap, self._frequency.cap, self._frequency.cap, self._frequency.limits[1]
         )
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Lowest and highest cap in GHz."""
+        return self._frequency.limits
 
     def set(self, ghz: float) -> None:
         """Set the cap."""

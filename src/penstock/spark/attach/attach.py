@@ -12,7 +12,7 @@ from penstock.core.guards import Guards
 from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
 from penstock.policies.surroundings import PlantKind
-from penstock.policies.wishes import wished_target
+from penstock.policies.wishes import wished_late, wished_target
 from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal
 from penstock.spark.attach.settings import Settings
 from penstock.spark.runtime.starting import PERIOD, JournalLike
@@ -64,7 +64,8 @@ def attach(
     dry_run
         Decide and record, change nothing.
     prefer
-        Where you know no target: ``"latency"``, ``"balance"`` or ``"cost"``.
+        Where you know no target: ``"latency"``, ``"balance"`` or ``"cost"``; also which share of the rows may be late (1, 5
+        or 10 %) to policies that aim at one: ``Autopilot``, and ``Mpc`` and ``Mead`` by name.
     target_lag
         Rows that may wait at the source (Kafka). While more wait, there are at least as many executors as it takes to
         work the excess off in half a minute, whatever the policy says.
@@ -102,8 +103,9 @@ def attach(
     try:
         wished = wished_target(prefer, PlantKind.MICRO_BATCHES)
         settings = Settings(
-            executors, cpu, wished if target is None else target, period, dry_run, target_lag, partition_limit
-        )
+            executors, cpu, wished if target is None else target, period, dry_run, target_lag, partition_limit,
+            wished_late(prefer),
+        )  # fmt: skip
         if name is not None:
             check_name(name, "query")
     except PenstockError as error:

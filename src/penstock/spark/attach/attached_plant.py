@@ -11,10 +11,13 @@ from pyspark.sql import SparkSession
 
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.metrics import Metric
 from penstock.core.observation import LastChange, Observation, StageObservation
 from penstock.core.plant import Applied
 from penstock.spark.actuators.executor_status import RegisteredExecutor, registered
 from penstock.spark.actuators.executors import Executors
+from penstock.spark.actuators.local_executors import LocalExecutors
+from penstock.spark.actuators.power import MachinePower
 from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, latency
 from penstock.spark.attach.estimates import WorkEstimate, WorkMeter
 from penstock.spark.attach.executor_groups import ExecutorGroups
@@ -52,8 +55,13 @@ class AttachedPlant:
         The actuator; None where executors are not to be changed, then they are only observed.
     groups
         CPU quotas of the executors; None for none.
+    power
+        Frequencies and energy of this machine; None where the policy does not count power. They are told and set as long
+        as all executors run on it.
     warn
         Told of what went wrong without stopping anything, such as executors that never arrived.
+    thinking
+        CPU seconds that the policy's own process has taken so far; None where it has none.
     """
 
     def __init__(
@@ -62,13 +70,17 @@ class AttachedPlant:
         watcher: Watcher,
         executors: Executors | None = None,
         groups: ExecutorGroups | None = None,
+        power: MachinePower | None = None,
         warn: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
         partition_limit: bool = True,
+        thinking: Callable[[], float] | None = None,
     ) -> None:
         self._partition_limit = partition_limit
+        self._thinking, self._thought = thinking, 0.0
         self._session, self._watcher = session, watcher
-        self._executors, self._groups = executors, groups
+        self._executors, self._groups, self._power = executors, groups, power
+        self._local = LocalExecutors(str(session.sparkContext.applicationId)) if power is not None else None
         self._warn, self._clock = warn, clock
         self._start = self._last = clock()
         self._memory: dict[str, _Memory] = {}
@@ -121,8 +133,9 @@ class AttachedPlant:
         with self._lock:
             busy, self._since = self._since, {}
         capacity = self._within_partitions(capacity, slots)
+        frequency = self._frequency(seen)
         stages = tuple(
-            self._stage(query, now, period, capacity, slots, busy)
+            self._stage(query, now, period, capacity, slots, busy, frequency)
             for query in list(self._watcher.queries.values())
         )
         return Observation(
@@ -131,11 +144,19 @@ class AttachedPlant:
             stages=stages,
             executors=capacity,
             slots=slots,
-            extra={"registered": float(self._registered)},
+            power=self._watts(now),
+            extra={"registered": float(self._registered), **self._policy_cores(period)},
         )
 
+    def _policy_cores(self, period: float) -> dict[str, float]:
+        """Cores that the policy's own process has taken since the last observation."""
+        if self._thinking is None:
+            return {}
+        before, self._thought = self._thought, self._thinking()
+        return {Metric.THINKING.value: max(0.0, self._thought - before) / period}
+
     def apply(self, decision: Decision) -> Applied:
-        """Executors (also asked for as workers of a query) and CPU shares; everything else is refused."""
+        """Executors (also asked for as workers of a query), CPU shares and frequencies; everything else is refused."""
         now, made, refused = self._clock(), [], []
         wanted = [c for c in decision.changes if c.knob in (Knob.EXECUTORS, Knob.WORKERS)]
         for change in decision.changes:
@@ -150,8 +171,12 @@ class AttachedPlant:
         for change in made:
             if change.knob is Knob.CPU_SHARE and self._groups is not None:
                 self._groups.set_share(change.number, self._executors.seen if self._executors else [])
-                for memory in self._memory.values():
-                    memory.meter.forget()  # a row now takes another time
+            elif change.knob is Knob.FREQUENCY and self._power is not None:
+                self._power.set(change.number)
+            else:
+                continue
+            for memory in self._memory.values():
+                memory.meter.forget()  # a row now takes another time
         if made:
             self._changed_at, self._arrived_after = now, 0.0
         return Applied(tuple(made), refused=tuple(refused))
@@ -165,7 +190,23 @@ class AttachedPlant:
             return "" if change.number >= 1 else "an application needs at least one executor"
         if change.knob is Knob.CPU_SHARE:
             return "" if self._groups is not None else "no CPU quotas can be set here"
+        if change.knob is Knob.FREQUENCY and self._power is not None:
+            if away := self._away(self._look()[0]):
+                return f"executors run on {', '.join(away)}, whose frequency is not set from here"
+            low, high = self._power.limits
+            return "" if low <= change.number <= high else f"the cores can do {low:g} to {high:g} GHz"
         return f"an attached query has no {change.knob} to set"
+
+    def _away(self, seen: list[RegisteredExecutor]) -> tuple[str, ...]:
+        """Other hosts that executors run on, where that matters: their frequency is not set from here."""
+        return () if self._local is None else self._local.elsewhere(seen)
+
+    def _frequency(self, seen: list[RegisteredExecutor]) -> Capacity | None:
+        return None if self._power is None or self._away(seen) else self._power.capacity
+
+    def _watts(self, now: float) -> float:
+        watts = None if self._power is None else self._power.watts(now)
+        return nan if watts is None else watts
 
     def _look(self) -> tuple[list[RegisteredExecutor], Capacity]:
         if self._executors is None:
@@ -201,6 +242,7 @@ class AttachedPlant:
         capacity: Capacity,
         slots: float,
         busy: dict[str, float],
+        frequency: Capacity | None,
     ) -> StageObservation:
         memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
         batches = [_with_work(b, slots) for b in query.take()]
@@ -231,6 +273,7 @@ class AttachedPlant:
             cpu_share=Capacity(self._groups.share, self._groups.share, self._groups.observed())
             if self._groups is not None
             else None,
+            frequency=frequency,
             trigger=query.trigger,
             congestion=max(0.0, 1 - 1 / load) if load > 0 else load,
             overhead_time=memory.work.overhead(slots),

@@ -19,6 +19,7 @@ from penstock.core.deprecation import deprecated
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import Journal
+from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.core.policy import AnyPolicy
 from penstock.page.live import serve_page
@@ -28,7 +29,7 @@ from penstock.policies.lag import HeldToLag
 from penstock.policies.own_process import OwnProcess
 from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
-from penstock.spark.actuators.power import refuse_power
+from penstock.spark.actuators.power import MachinePower, machine_power
 from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import Watcher
@@ -68,6 +69,7 @@ class Autoscaler(Controlled):
         self.journal, self._owns_journal = _journal(journal, session, settings, label)
         self._careful = CarefulJournal(self.journal, notify or _to_terminal)
         self._watcher = Watcher(session, wanted)
+        self._power: MachinePower | None = None
         self._policy = self._choose(policy)
         self._plant = self._make_plant()
         self.controller = Controller(
@@ -102,7 +104,7 @@ class Autoscaler(Controlled):
         return self
 
     def stop(self) -> None:
-        """End the controller and take back the CPU quotas; the queries and their executors stay as they are."""
+        """End the controller and take back CPU quotas and frequency cap; the queries and their executors stay as they are."""
         self._stop.set()
         self._watcher.changed.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -166,7 +168,7 @@ class Autoscaler(Controlled):
     def _choose(self, policy: AnyPolicy | str | None) -> AnyPolicy:
         try:
             chosen = choose(policy, self.settings)
-            refuse_power(chosen, "an attached query")
+            self._power = machine_power(self._session, chosen)
             chosen.start()  # a policy is user code, and what it raises must not reach the program that runs the query
             return chosen
         except PenstockError as error:
@@ -187,15 +189,23 @@ class Autoscaler(Controlled):
                 groups = ExecutorGroups(self._session.sparkContext.applicationId, self.settings.initial_share)
             except (CgroupUnavailableError, OSError) as error:
                 self._tell_and_record(f"CPU shares are left alone: {error}")
-        self._groups = groups
+        self._groups, own = groups, self._own_process
         return AttachedPlant(
             self._session,
             self._watcher,
             executors,
             groups,
+            self._power,
             warn=self._tell_and_record,
             partition_limit=self.settings.partition_limit,
+            thinking=None if own is None else lambda: own.thinker.cpu,
         )
+
+    @property
+    def _own_process(self) -> OwnProcess | None:
+        """The process in which the policy thinks, where it has one."""
+        inside = self._policy.policy if isinstance(self._policy, HeldToLag) else self._policy
+        return inside if isinstance(inside, OwnProcess) else None
 
     def _serve(self, address: str | None) -> MetricsEndpoint | None:
         if address is None:
@@ -295,13 +305,13 @@ class Autoscaler(Controlled):
             self.controller.stop()
             with contextlib.suppress(Exception):  # a session that is gone has no listeners
                 self._watcher.end()
-            inside = self._policy.policy if isinstance(self._policy, HeldToLag) else self._policy
             for part in (
                 self._groups,
+                self._power,
                 self._endpoint,
                 self._page,
                 self._careful if self._owns_journal else None,
-                inside if isinstance(inside, OwnProcess) else None,
+                self._own_process,
             ):
                 if part is not None:
                     with contextlib.suppress(OSError):
@@ -341,7 +351,9 @@ def _figures(observation: Observation) -> dict[str, Any]:
         for stage in observation.stages
     }
     executors = {} if observation.executors is None else {"executors": observation.executors.observed}
-    return {"time": observation.time, **executors, "queries": queries}
+    thinking = observation.extra.get(Metric.THINKING.value)
+    own = {} if thinking is None else {Metric.THINKING.value: thinking}
+    return {"time": observation.time, **executors, **own, "queries": queries}
 
 
 def _cpu_seconds(session: SparkSession) -> float:

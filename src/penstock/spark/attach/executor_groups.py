@@ -5,7 +5,7 @@ import time
 from penstock.core.errors import PenstockError
 from penstock.spark.actuators.cpu_share import CpuShare
 from penstock.spark.actuators.executor_status import RegisteredExecutor
-from penstock.spark.actuators.processes import command_line, pids
+from penstock.spark.actuators.local_executors import local_pids
 
 
 class ExecutorGroups:
@@ -58,16 +58,6 @@ class ExecutorGroups:
     def close(self) -> None:
         """Send all executors home and remove the groups."""
         self._shares.close()
-
-
-def local_pids(application: str) -> dict[str, int]:
-    """Process ids of an application's executors on this host, by executor id."""
-    found = {}
-    for pid in pids():
-        words = command_line(pid)
-        if "--executor-id" in words and application in words and words[0].endswith("java"):
-            found[words[words.index("--executor-id") + 1]] = pid
-    return found
 
 
 def _name(id_: str) -> str:

@@ -22,7 +22,7 @@ class Settings:
 
     ``executors``: least and most, or None to leave them alone. ``cpu``: a share every executor is held to, or ascending
     levels the policy may choose from, or None for no quotas. ``target``: seconds that 95 % of the rows may take from
-    arrival to committed result. ``period``: seconds between two steps. ``target_lag``: rows that may wait at the source.
+    arrival to committed result. ``late``: share of the rows that may take longer, where the policy aims at one. ``period``: seconds between two steps. ``target_lag``: rows that may wait at the source.
     ``partition_limit``: whether more slots than partitions of Kafka are no use.
     """
 
@@ -33,6 +33,7 @@ class Settings:
     dry_run: bool = False
     target_lag: float | None = None
     partition_limit: bool = True
+    late: float = 0.05
 
     def __post_init__(self) -> None:
         if self.executors is not None:
@@ -100,8 +101,9 @@ def default_guards(settings: Settings) -> Guards:
 def choose(policy: AnyPolicy | str | None, settings: Settings) -> AnyPolicy:
     """A policy object as it is, or one by name with parameters that fit the settings; ``Threshold`` unless given."""
     surroundings = Surroundings(
-        PlantKind.MICRO_BATCHES, settings.executors, settings.target, settings.period, settings.shares
-    )
+        PlantKind.MICRO_BATCHES, settings.executors, settings.target, settings.period, settings.shares,
+        late=settings.late,
+    )  # fmt: skip
     chosen = policy_named("Threshold" if policy is None else policy, surroundings)
     # Rehearsals of many candidates would share the interpreter with the program that runs the query.
     safe = OwnProcess(chosen) if isinstance(chosen, Autopilot) else chosen

@@ -19,7 +19,7 @@ from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.keys import DEFAULT_GROUPS
 from penstock.dataflow.plan import Plan
 from penstock.policies.surroundings import PlantKind, Surroundings
-from penstock.spark.actuators.power import MachinePower, counts_power
+from penstock.spark.actuators.power import machine_power
 from penstock.spark.flow.cpu import FlowCpu
 from penstock.spark.flow.definition import Definition
 from penstock.spark.flow.flow_plant import FlowPlant
@@ -128,7 +128,7 @@ class Flow(Graph):
         first = Plan.first(definition.regions, groups, replicas)
         session = spark or frame.sparkSession
         policy = how.chosen_policy(_surroundings(session, how, cpu is not None))
-        power = MachinePower() if counts_power(policy) else None
+        power = machine_power(session, policy)
         held = Checkpoint(checkpoint, definition.identity(groups), Gathering.of(how.gather))
         quotas: FlowCpu | None = None
         try:

@@ -249,6 +249,7 @@ class FlowPlant(BatchedPlant[Profile]):
             latency=Latency(mean=waited + service),
             service_time=service,
             utilisation=max(shares, default=nan),
+            congestion=self._congestion(own, profile),
             worker_utilisation=tuple(min(1.0, s) for s in shares),
             operators=tuple(self._operator(n, profile, cpu) for n in pipeline.operators),
             keys=_keys(region, profile),
@@ -270,6 +271,14 @@ class FlowPlant(BatchedPlant[Profile]):
         due = max(self._trigger, profile.seconds) if self._trigger > 0 else profile.seconds
         # After more than two triggers rows were lacking: that time was to spare.
         return due if self._trigger > 0 and period <= 2 * due else max(period, profile.seconds)
+
+    def _congestion(self, own: PipelineProfile | None, profile: Profile) -> float:
+        """Share of a batch for which the next one was due: told by the costliest pipeline, which holds the input back."""
+        if own is None or not self._trigger > 0 or not profile.seconds > 0:
+            return nan
+        costliest = max((max(p.seconds, default=0.0) for p in profile.pipelines.values()), default=0.0)
+        late = max(0.0, 1.0 - self._trigger / profile.seconds)
+        return late if max(own.seconds, default=0.0) >= costliest else 0.0
 
     def _coming(self, profile: Profile, taken: float) -> float:
         """Rows that a pipeline will get from those that wait at the source beyond one trigger."""

@@ -22,6 +22,7 @@ from penstock.spark.runtime.locations import Location, remove
 from penstock.spark.runtime.microbatch import MicroBatchRun
 from penstock.spark.runtime.paths import STAGING
 from penstock.spark.runtime.program import BatchResult
+from penstock.spark.runtime.python_source import Span
 
 #: Seconds by which a batch is put off, at most, while operators hold many tuples for lack of others.
 LONGEST_WAIT = 2.0
@@ -105,11 +106,9 @@ class FlowRun(MicroBatchRun[FlowProgram]):
         """Figures of the last batch: CPU by replica, cost by operator, tuples by key group."""
         return self._program.profile
 
-    def _process(
-        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
-    ) -> None:
+    def _process(self, rows: BatchRows, batch_id: int, spark: SparkSession, span: Span | None = None) -> None:
         self._hold_off()
-        super()._process(rows, batch_id, spark, offset)
+        super()._process(rows, batch_id, spark, span)
         self._warn_of_waiting()
 
     def _warn_of_waiting(self) -> None:

@@ -25,7 +25,9 @@ from penstock.spark.runtime.arrow_data import (
     binary_column,
     binary_values,
     from_buffer,
+    of_one_kind,
     to_buffer,
+    with_reason,
     write_parquet,
 )
 from penstock.spark.runtime.folders import OutputFolder
@@ -178,11 +180,10 @@ class Writer:
             files.append(self._write(table, self._outputs.sinks[sink], sink=sink))
         by_operator: dict[str, list[pa.Table]] = {}
         for rows in dead:
-            reasons = pa.array([rows.reason] * rows.rows.num_rows)
-            by_operator.setdefault(rows.operator, []).append(rows.rows.append_column("reason", reasons))
+            told = with_reason(rows.rows, [rows.reason] * rows.rows.num_rows)
+            by_operator.setdefault(rows.operator, []).append(told)
         for operator, tables in by_operator.items():
-            whole = pa.concat_tables(tables, promote_options="default")
-            files.append(self._write(whole, self._outputs.dead, operator))
+            files += [self._write(whole, self._outputs.dead, operator) for whole in of_one_kind(tables)]
         counts = {operator: sum(t.num_rows for t in tables) for operator, tables in by_operator.items()}
         return TaskOutputs(sinks, tuple(files), counts)
 

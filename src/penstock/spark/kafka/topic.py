@@ -9,7 +9,7 @@ ever where the broker is restarted while it adds them to a transaction.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,16 @@ import pyarrow as pa
 
 from penstock.core.errors import PenstockError
 from penstock.spark.kafka.batch_numbers import BatchNumbers
-from penstock.spark.kafka.client import LastWords, away, confluent, is_retriable, kafka_error, shown
-from penstock.spark.kafka.json_rows import json_rows
+from penstock.spark.kafka.client import (
+    PATIENCE,
+    LastWords,
+    away,
+    confluent,
+    is_retriable,
+    kafka_error,
+    shown,
+)
+from penstock.spark.runtime.json_rows import json_rows
 from penstock.spark.runtime.outbox import Delivery, Destination, Waiting
 
 #: Seconds that one step of a transaction may take.
@@ -36,7 +44,8 @@ class KafkaTopic(Destination):
     topic
         The topic's name. It must exist, unless the brokers make topics by themselves; ``TOPIC.penstock`` is made here.
     key
-        The column that makes a message's key; without one messages are spread over the partitions.
+        The column that makes a message's key; without one messages are spread over the partitions (as are dead letters
+        of operators whose tuples have no such column).
     value
         The column (text or bytes) that is the message; by default a message is a JSON object of all columns.
     settings
@@ -83,45 +92,63 @@ class TopicDelivery:
 
     def deliver(self, rows: Waiting, number: int) -> None:
         """Send the rows once, however often it has to be tried."""
-        library = confluent()
-        give_up = time.monotonic() + self._topic.patience
-        while True:
-            try:
-                self._open()
-                if self._last < number:
-                    self._transaction(rows, number)
-                    self._last = number
-                return
-            except library.KafkaException as exception:
-                # Whether the transaction counts is not known: a new producer settles it, and the number tells.
-                self.close()
-                self._judge(kafka_error(exception), time.monotonic() > give_up)
-                time.sleep(0.2)
+
+        def send() -> None:
+            self._open(STEP)
+            if self._last < number:
+                self._transaction(rows, number)
+                self._last = number
+
+        self._tried(send, self._topic.patience)
+
+    def last(self) -> int:
+        """The last number that came in whole; a run that is just starting does not wait long for brokers."""
+        seconds = min(PATIENCE, self._topic.patience)
+        self._tried(lambda: self._open(seconds), seconds)
+        return self._last
 
     def close(self) -> None:
         """Leave the brokers; an open transaction is aborted by the next who takes the name."""
         self._producer = None
 
-    def _open(self) -> None:
+    def _tried(self, step: Callable[[], None], patience: float) -> None:
+        """Do something, again and again where brokers do not answer, for so many seconds."""
+        library = confluent()
+        give_up = time.monotonic() + patience
+        while True:
+            try:
+                return step()
+            except library.KafkaException as exception:
+                # Whether a transaction counts is not known: a new producer settles it, and the number tells.
+                self.close()
+                self._judge(kafka_error(exception), time.monotonic() > give_up)
+                time.sleep(0.2)
+
+    def _open(self, seconds: float) -> None:
         """Take the name over, and look up the last number that was committed under it."""
         if self._producer is not None:
             return
         producer = confluent().Producer(
             {**self._client, "transactional.id": self._name, "linger.ms": 5, "message.timeout.ms": 30_000}
         )
-        self._find(producer)
+        self._find(producer, seconds)
         producer.init_transactions(STEP)
         self._last = max(self._last, self._numbers.last(self._name))
         self._producer = producer
 
-    def _find(self, producer: Any) -> None:
+    def _find(self, producer: Any, seconds: float) -> None:
         """Look for the topic, twice: brokers that make topics by themselves do so when they are asked."""
         library = confluent()
-        for _ in range(2):
-            error = producer.list_topics(self._topic.topic, timeout=STEP).topics[self._topic.topic].error
-            if error is None:
-                return
-            time.sleep(1)
+        try:
+            for _ in range(2):
+                error = (
+                    producer.list_topics(self._topic.topic, timeout=seconds).topics[self._topic.topic].error
+                )
+                if error is None:
+                    return
+                time.sleep(1)
+        finally:
+            producer.poll(0)  # the cause of a time-out is told to a callback
         raise library.KafkaException(error)
 
     def _transaction(self, rows: Waiting, number: int) -> None:
@@ -141,11 +168,20 @@ class TopicDelivery:
                 self._producer.poll(0.1)
 
     def _messages(self, rows: Waiting) -> Iterator[tuple[bytes | None, bytes]]:
-        for table in rows.tables():
-            keys = self._column(table, self._topic.key) if self._topic.key else [None] * table.num_rows
+        for operator, table in rows.by_operator():
+            if operator and "operator" not in table.column_names:
+                table = table.append_column("operator", pa.array([operator] * table.num_rows))
+            keys = self._keys(table, bool(operator))
             values = self._column(table, self._topic.value) if self._topic.value else json_rows(table)
             for key, value in zip(keys, values, strict=True):
                 yield key, value or b""
+
+    def _keys(self, table: pa.Table, aside: bool) -> list[bytes | None]:
+        """Keys of messages; rows that operators put ``aside`` are of several kinds, and some may have no such column."""
+        name = self._topic.key
+        if name is None or (aside and name not in table.column_names):
+            return [None] * table.num_rows
+        return self._column(table, name)
 
     def _column(self, table: pa.Table, name: str) -> list[bytes | None]:
         if name not in table.column_names:

@@ -73,6 +73,8 @@ class QueryFigures:
     event_lag: float
     #: When the windows of this batch were due (their ends plus the slack), on average, in seconds since 1970.
     due: float
+    #: When the first of them was due.
+    first_due: float
     slack: float
     #: The newest event time that is believed, in seconds since 1970.
     newest: float
@@ -106,6 +108,11 @@ class QueryFigures:
         """Seconds from the end of a window plus the slack to its commit; means something for a stream in real time."""
         return self.committed - self.due
 
+    @property
+    def answer_lag_max(self) -> float:
+        """The same of the window that was due first: a batch that was held up gives out many at once."""
+        return self.committed - self.first_due
+
     def on_workers(self, effort: Effort, more: float = nan) -> "QueryFigures":
         """The same with the utilisation of resident workers: everything that tuples cost them, not the kernels alone.
 
@@ -124,10 +131,11 @@ class QueryFigures:
         """The figures by name, as ``run.progress`` has them."""
         plain = asdict(self) | {
             "answer_lag": self.answer_lag,
+            "answer_lag_max": self.answer_lag_max,
             "work": self.working,
             "fixed": max(self.seconds - self.working, 0.0),
         }
-        for name in ("trigger", "committed", "due"):
+        for name in ("trigger", "committed", "due", "first_due"):
             del plain[name]
         return plain | {"pane_busy": list(self.pane_busy), "window_busy": list(self.window_busy)}
 
@@ -171,6 +179,7 @@ def figures_of(
         window_latency=fmean(now - first for first in firsts) if firsts else nan,
         event_lag=_event_lag(state),
         due=fmean(measured.window_ends) + state.disorder.slack / 1e6 if measured.window_ends else nan,
+        first_due=min(measured.window_ends) + state.disorder.slack / 1e6 if measured.window_ends else nan,
         slack=state.disorder.slack / 1e6,
         newest=nan if state.disorder.t_max is None else state.disorder.t_max / 1e6,
         dropped_share=state.disorder.dropped_share,

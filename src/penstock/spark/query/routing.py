@@ -24,7 +24,14 @@ from penstock.core.grouping import numbered, stable_order
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.routing_plan import RoutingPlan
 from penstock.spark.query.reports import TallyReport
-from penstock.spark.runtime.arrow_data import binary_column, from_buffer, gathered, to_buffer, write_parquet
+from penstock.spark.runtime.arrow_data import (
+    binary_column,
+    from_buffer,
+    gathered,
+    to_buffer,
+    with_reason,
+    write_parquet,
+)
 from penstock.spark.runtime.task import attempt_id, partition_id
 
 #: Event times from here on (about the year 9999) cannot be timestamps of Spark's.
@@ -202,7 +209,7 @@ class Router:
         checked = check_rows(chunk, self.time, self.attributes, self.unit)
         tally.rows += chunk.num_rows
         if checked.bad is not None:
-            tally.bad.append(checked.bad.append_column("reason", pa.array(checked.reasons)))
+            tally.bad.append(with_reason(checked.bad, checked.reasons))
         rows, times = self._believed(checked.rows, checked.times, tally)
         tally.observe(times, self.punctuation)
         if self.punctuation is not None and len(times):
@@ -279,7 +286,7 @@ class _Tally:
         if mask is None:
             return rows, times
         bad = rows.filter(pa.array(mask))
-        self.bad.append(bad.append_column("reason", pa.array([reason] * bad.num_rows)))
+        self.bad.append(with_reason(bad, [reason] * bad.num_rows))
         return rows.filter(pa.array(~mask)), times[~mask]
 
     def observe(self, times: Times, punctuation: int | None) -> None:

@@ -4,6 +4,7 @@ A task writes one state file with a table (segment) per pane or key group. Any P
 reads one segment; pages are shared between processes by the operating system.
 """
 
+import contextlib
 import functools
 import os
 import struct
@@ -11,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from penstock.core.stores import StorePath, is_store
 from penstock.spark.runtime.durable import ChecksummedFile
 from penstock.spark.runtime.locations import Location, location
 from penstock.spark.runtime.state_cache import cached
+
+#: Rows in either form.
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 
@@ -43,6 +47,34 @@ def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Record
             held, size = [], 0
     if held:
         yield pa.concat_batches(held)
+
+
+def with_reason(rows: Rows, reasons: Sequence[str]) -> Rows:
+    """Rows with why they were put aside; a column of their own with that name is ``_reason`` then.
+
+    >>> with_reason(pa.table({"x": [1], "reason": ["mine"]}), ["no x"]).to_pylist()
+    [{'x': 1, '_reason': 'mine', 'reason': 'no x'}]
+    """
+    own = ["_reason" if name == "reason" else name for name in rows.column_names]
+    return rows.rename_columns(own).append_column("reason", pa.array(reasons, pa.string()))
+
+
+def of_one_kind(tables: Iterable[pa.Table]) -> list[pa.Table]:
+    """Tables put together, but for those that have a column in another type.
+
+    >>> some = [pa.table({"x": [1]}), pa.table({"x": ["a"]}), pa.table({"x": [2], "y": [3]})]
+    >>> [table.to_pydict() for table in of_one_kind(some)]
+    [{'x': [1, 2], 'y': [None, 3]}, {'x': ['a']}]
+    """
+    kinds: list[pa.Table] = []
+    for table in tables:
+        for at, kind in enumerate(kinds):
+            with contextlib.suppress(pa.ArrowTypeError, pa.ArrowInvalid):
+                kinds[at] = pa.concat_tables([kind, table], promote_options="default")
+                break
+        else:
+            kinds.append(table)
+    return kinds
 
 
 def write_stream(sink: Any, parts: Sequence[pa.RecordBatch | pa.Table]) -> None:

@@ -24,6 +24,7 @@ from penstock.spark.runtime.engine_choice import EngineChoice
 from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.program import Batch, BatchResult, Program
+from penstock.spark.runtime.python_source import Span
 from penstock.spark.runtime.worker_room import Room
 
 log = logging.getLogger(__name__)
@@ -101,16 +102,26 @@ class Batches(Generic[P]):
         """Who carries out the stages."""
         return JobsEngine(spark) if self._resident is None else self._resident
 
-    def _process(
-        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None = None
-    ) -> None:
+    def _process(self, rows: BatchRows, batch_id: int, spark: SparkSession, span: Span | None = None) -> None:
         with self._working:
-            self._commit(rows, batch_id, spark, offset)
+            self._finish_dropped()  # a crash may have come before
+            self._commit(rows, batch_id, spark, span)
+            self._finish_dropped()
             self._last_batch = time.monotonic()
 
-    def _commit(
-        self, rows: BatchRows, batch_id: int, spark: SparkSession, offset: Mapping[str, Any] | None
-    ) -> None:
+    def _finish_dropped(self) -> None:
+        """Once the batch of a dropped version is committed, do what it left at once, and make visible what waits.
+
+        The dropped version may have been committed with both already; sent with a later batch, under a number that the
+        receiver does not know, it would be there twice.
+        """
+        dropped = self._checkpoint.dropped
+        if dropped is not None and self._latest is not None and self._latest.batch >= dropped.batch:
+            self._settle()
+            self._checkpoint.flush()
+            self._checkpoint.through_again()
+
+    def _commit(self, rows: BatchRows, batch_id: int, spark: SparkSession, span: Span | None) -> None:
         done = self._latest.batch if self._latest else -1
         if batch_id <= done:
             return  # committed before a crash that Spark's own log did not survive
@@ -130,9 +141,9 @@ class Batches(Generic[P]):
 
         batch, outcome = with_retries(attempt, notify=self._warn)
         reached("state-written", batch_id)
-        manifest = Manifest(
-            batch_id, outcome.state, list(outcome.files), list(outcome.outputs), offset=offset
-        )
+        manifest = Manifest(batch_id, outcome.state, list(outcome.files), list(outcome.outputs))
+        if span is not None:
+            manifest = replace(manifest, start=span.start, offset=span.end)
         self._checkpoint.commit(manifest)
         self._latest = manifest
         seconds = time.time() - started

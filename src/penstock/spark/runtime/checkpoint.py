@@ -6,6 +6,7 @@ A checkpoint folder holds Spark's own offsets beside ours::
     CHECKPOINT/penstock/identity.json      which query this state belongs to
     CHECKPOINT/penstock/id                 the name by which output folders know their owner
     CHECKPOINT/penstock/commits/0..12.json one manifest a batch
+    CHECKPOINT/penstock/commits/0..13.dropped what is left of a version that was damaged, until its batch is through again
     CHECKPOINT/penstock/state/             state files, named by batch and attempt, never changed in place
 
 A manifest names every file that makes up its version, the small state of the driver, and the output files that
@@ -18,7 +19,7 @@ other was first, and ends. No lock is needed for that, and there is none; and a 
 committed yet, since it may be another's. Spark's logs are not kept there: the manifest has the offsets.
 
 A newest version that is damaged (a checksum does not fit, a file is gone) is dropped for the one before it, and Spark's
-logs go back with it, so that the batch runs again.
+logs go back with it, so that the batch runs again, with the rows it had (see :mod:`penstock.spark.runtime.dropped`).
 """
 
 import fcntl
@@ -30,9 +31,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from penstock.core.errors import PenstockError
-from penstock.core.stores import StorePath
+from penstock.core.stores import StorePath, Tag
 from penstock.spark.runtime import spark_log
 from penstock.spark.runtime.damage import DamagedError, damages
+from penstock.spark.runtime.dropped import DroppedVersions
 from penstock.spark.runtime.durable import read_json, replace_text, sync_all, write_text
 from penstock.spark.runtime.folders import OutputFolder, is_of_batch
 from penstock.spark.runtime.gathering import Gathered, Gathering
@@ -67,6 +69,9 @@ class Checkpoint:
         self.spark_folder = self.folder / "spark"
         self.state_folder = self.folder / "penstock" / "state"
         self._commits = self.folder / "penstock" / "commits"
+        self._dropped = DroppedVersions(self._commits)
+        #: A version that was dropped and whose batch is not through again; says which rows the batch had.
+        self.dropped: Manifest | None = None
         self._folders: Mapping[str, OutputFolder] = {}
         self._synced: frozenset[str] = frozenset()
         self._gathering, self._gathered = gathering or Gathering(), Gathered(())
@@ -75,7 +80,7 @@ class Checkpoint:
         self._round = (-1, 0)  # the last batch that was committed, and how often before
         #: What was mended at the start, in one sentence; empty where nothing was.
         self.mended = ""
-        self._tag = ""  # of the newest manifest, in an object store
+        self._tag: Tag | None = None  # of the newest manifest, in an object store
         self._known: dict[
             int, Manifest
         ] = {}  # kept versions that this run wrote; to read one is a request there
@@ -149,7 +154,8 @@ class Checkpoint:
         if isinstance(target, StorePath):
             reached("during-commit", manifest.batch)
             data = manifest.to_text().encode()
-            tag = target.swap(data, self._tag) if manifest.round else target.create(data)
+            known = self._tag if manifest.round else None
+            tag = target.create(data) if known is None else target.swap(data, known)
             if tag is None:
                 raise PenstockError(
                     f"Another run has committed batch {manifest.batch} to the checkpoint '{self.folder}'; this one ends, "
@@ -203,7 +209,7 @@ class Checkpoint:
         if pairs:
             self._published(manifest.batch).touch()
         for outbox in self.outboxes:
-            outbox.send(manifest, self.id)
+            outbox.send(manifest)
 
     def recover(self, folders: Mapping[str, OutputFolder] | None = None) -> Manifest | None:
         """At a start: finish what the last commit left to move, remove what was never committed.
@@ -215,19 +221,28 @@ class Checkpoint:
             folder.claim(self.id, self.folder, self.is_new)
         spark_log.remove_leftovers(self.spark_folder)
         latest = self._sound()
+        committed = -1 if latest is None else latest.batch
+        self.dropped = self._dropped.newest(committed)
+        known = committed if self.dropped is None else max(committed, self.dropped.batch)
+        for outbox in self.outboxes:
+            outbox.open(self.id, known)
         if latest is not None:
             self.publish(latest)
             self._synced = frozenset(latest.files)
             self._gathered = Gathered((), latest.waiting, latest.since)
             self._round = (latest.batch, latest.round)
             newest = self._manifest(latest.batch)
-            self._tag = newest.tag if isinstance(newest, StorePath) else ""
+            self._tag = newest.tag if isinstance(newest, StorePath) else None
             reached("during-recovery", latest.batch)
         remove(self._commits.glob("*.tmp"))
         # A run that is not known to have ended may be about to commit the next batch to a store.
-        committed = -1 if latest is None else latest.batch
         self._sweep(committed if self.in_store else None)
         return latest
+
+    def through_again(self) -> None:
+        """The batch of the dropped version is committed, with everything that the dropped one had sent on."""
+        self._dropped.forget()
+        self.dropped = None
 
     def close(self) -> None:
         """Let another run have the folder."""
@@ -284,6 +299,7 @@ class Checkpoint:
                 f"The checkpoint '{self.folder}' cannot be used: {reason}, and Spark's log no longer has the offsets of "
                 f"batch {batch + 1}; restore it, or start with a new checkpoint folder."
             )
+        self._keep_dropped(batch + 1, reason)
         for folder in self._folders.values():
             folder.remove_after(batch)
         for later in self._batches():
@@ -295,6 +311,16 @@ class Checkpoint:
             f"The newest version of the checkpoint '{self.folder}' cannot be used: {reason}; "
             f"batch {batch + 1} is run again from the version before it."
         )
+
+    def _keep_dropped(self, batch: int, reason: str) -> None:
+        """Keep which rows a batch had that is run again: what was sent on of it is not sent again."""
+        known = self._dropped.known(batch, self._manifest(batch))
+        if known is None and self.outboxes and not spark_log.has_planned(self.spark_folder, batch):
+            raise PenstockError(
+                f"The checkpoint '{self.folder}' cannot be used: {reason}, and only it says which rows batch {batch} had, "
+                "whose results may have gone to a topic or a table; restore it, or start with a new checkpoint folder."
+            )
+        self._dropped.keep(known or Manifest(batch, {}))
 
     def _path(self, name: str, output: Publication, manifest: Manifest) -> Location:
         """Where a file of an output folder is now."""

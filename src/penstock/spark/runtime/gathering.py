@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from penstock.core.durations import microseconds
-from penstock.spark.runtime.arrow_data import write_parquet
+from penstock.spark.runtime.arrow_data import of_one_kind, write_parquet
 from penstock.spark.runtime.locations import Location, read_parquet, second_name, size_of
 from penstock.spark.runtime.manifest import Publication
 
@@ -87,16 +85,20 @@ def _joined(
             else:
                 small.append(one)
         if small:
-            whole = _linked(small[0], folders[role]) if len(small) == 1 else _merged(small, folders[role])
-            made.append(_named(whole, batch, inside, len(made)))
+            wholes = [_linked(small[0], folders[role])] if len(small) == 1 else _merged(small, folders[role])
+            for whole in wholes:
+                made.append(_named(whole, batch, inside, len(made)))
     return made
 
 
-def _merged(some: Sequence[Publication], folder: "OutputFolder") -> Publication:
-    tables = [read_parquet(folder.place / one.staged) for one in some]
-    staged = _new_name(some[0])
-    write_parquet(pa.concat_tables(tables, promote_options="default"), folder.place / staged)
-    return Publication(staged, some[0].final, folder.role)
+def _merged(some: Sequence[Publication], folder: "OutputFolder") -> list[Publication]:
+    """One file, or one for each kind of rows: operators with several inputs put aside rows of several kinds."""
+    merged = []
+    for table in of_one_kind([read_parquet(folder.place / one.staged) for one in some]):
+        staged = _new_name(some[0])
+        write_parquet(table, folder.place / staged)
+        merged.append(Publication(staged, some[0].final, folder.role))
+    return merged
 
 
 def _linked(one: Publication, folder: "OutputFolder") -> Publication:

@@ -40,6 +40,8 @@ class Manifest:
     folders: Mapping[str, str] = field(default_factory=dict)
     #: Where the next batch begins, in a run that reads its source itself; Spark's own log has it otherwise.
     offset: Mapping[str, Any] | None = None
+    #: Where the batch itself began, in such a run.
+    start: Mapping[str, Any] | None = None
     #: Output files that are to become visible with a later batch, and since when the first of them waits.
     waiting: Sequence[Publication] = ()
     since: float | None = None

@@ -18,9 +18,9 @@ from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.batches import Batches, P
 from penstock.spark.runtime.engine import BatchRows, ResidentEngine
 from penstock.spark.runtime.engine_choice import chosen_engine
-from penstock.spark.runtime.own_loop import OwnLoop
+from penstock.spark.runtime.own_loop import Begin, OwnLoop
 from penstock.spark.runtime.parquet_files import ParquetFiles, count_input_rows, parquet_files_of
-from penstock.spark.runtime.python_source import Offset, PythonSource, python_source_of
+from penstock.spark.runtime.python_source import PythonSource, Span, python_source_of
 from penstock.spark.runtime.source_away import SourceAwayError
 from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.spark_loop import SparkLoop
@@ -120,16 +120,13 @@ class MicroBatchRun(Controlled, Batches[P]):
     def _own_loop(self, source: PythonSource, how: Start) -> OwnLoop:
         if self._resident is not None:
             self._resident.workers.keep(source.reader)
-        if self._latest is None or self._latest.offset is None:
-            start, batch = source.first(), 0
-        else:
-            start, batch = dict(self._latest.offset), self._latest.batch + 1
+        begin = Begin.of(self._latest, self._checkpoint.dropped, source.first)
 
-        def process(rows: BatchRows, number: int, end: Offset) -> None:
+        def process(rows: BatchRows, number: int, span: Span) -> None:
             with self._noting():
-                self._process(rows, number, self._spark, end)
+                self._process(rows, number, self._spark, span)
 
-        return OwnLoop(source, process, start, batch, how.between, how.available_now, self._warn)
+        return OwnLoop(source, process, begin, how.between, how.available_now, self._warn)
 
     def _started(self, frame: DataFrame, how: Start) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self._on_batch).option(

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.core.errors import PenstockError
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.locations import Location, location, read_parquet, remove
 from penstock.spark.runtime.manifest import Manifest
@@ -28,17 +29,17 @@ class Waiting:
     base: Location
     files: Sequence[Location]
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Their rows; a folder inside is named after the operator that put them aside, which becomes a column."""
+    def by_operator(self) -> Iterator[tuple[str, pa.Table]]:
+        """Their rows, each table with the operator that put its rows aside: a folder inside is named after it."""
         for file in self.files:
-            table = read_parquet(file)
-            if file.parent != self.base and "operator" not in table.column_names:
-                table = table.append_column("operator", pa.array([file.parent.name] * table.num_rows))
-            yield table
+            yield "" if file.parent == self.base else file.parent.name, read_parquet(file)
 
 
 class Delivery(Protocol):
     """A way to a receiver, for one run."""
+
+    def last(self) -> int:
+        """The last number that the receiver has, -1 where there is none; one sentence, soon, where it cannot be asked."""
 
     def deliver(self, rows: Waiting, number: int) -> None:
         """Send rows under a number, unless the receiver has that number already."""
@@ -68,15 +69,27 @@ class Outbox:
         place = location(checkpoint) / "penstock" / "outbox" / role.replace(" ", "-")
         return cls(OutputFolder.made(place, role), destination)
 
-    def send(self, manifest: Manifest, owner: str) -> None:
+    def open(self, owner: str, known: int) -> None:
+        """Find the way to the receiver, which must have no batch of the run ``owner`` after the last ``known`` one."""
+        delivery = self._destination.opened(f"{owner}-{self.folder.role.replace(' ', '-')}")
+        last = delivery.last() // ROUNDS
+        if last > known:
+            delivery.close()
+            raise PenstockError(
+                f"{self._destination} has batch {last} of this run already, but the checkpoint that holds "
+                f"'{self.folder.path}' ends with batch {known}; restore the newest versions of the checkpoint, or start with "
+                "a new one."
+            )
+        self._delivery = delivery
+
+    def send(self, manifest: Manifest) -> None:
         """Deliver what a committed version put here; safe to repeat."""
         base = self.folder.place
         files = [base / o.final for o in manifest.outputs if o.folder == self.folder.role]
         waiting = [file for file in files if file.exists()]
         if not waiting:
             return  # what is no longer here was delivered
-        if self._delivery is None:
-            self._delivery = self._destination.opened(f"{owner}-{self.folder.role.replace(' ', '-')}")
+        assert self._delivery is not None, "an outbox is opened before anything is sent"
         reached("before-delivery", manifest.batch)
         self._delivery.deliver(Waiting(base, waiting), ROUNDS * manifest.batch + manifest.round)
         reached("after-delivery", manifest.batch)

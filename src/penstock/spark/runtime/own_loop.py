@@ -1,16 +1,19 @@
 """The run's own loop over a Python data source: batch after batch, without a Structured Streaming query.
 
 The end of each batch stands in its manifest, so a run that starts again begins exactly there. A batch that was not
-committed is planned anew and may get other rows, which is no matter: nothing of it was ever seen.
+committed is planned anew and may get other rows, which is no matter: nothing of it was ever seen. One that was committed
+and is run again, because its version was damaged, gets the rows it had.
 """
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from penstock.spark.runtime.engine import BatchRows
-from penstock.spark.runtime.python_source import Offset, PythonSource
+from penstock.spark.runtime.manifest import Manifest
+from penstock.spark.runtime.python_source import Offset, PythonSource, Span
 from penstock.spark.runtime.source_away import SourceAwayError
 
 #: Seconds between two looks at a source that has nothing new, where there is no trigger.
@@ -19,8 +22,30 @@ IDLE = 0.02
 #: Seconds between two tries of a batch whose source does not answer.
 AWAY = 1.0
 
-#: Process the rows of a batch up to an offset.
-Process = Callable[[BatchRows, int, Offset], None]
+#: Process the rows of a batch.
+Process = Callable[[BatchRows, int, Span], None]
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where a loop begins: with which batch, at which offset, and where that batch ends, if it was there before."""
+
+    batch: int
+    offset: Offset
+    end: Offset | None = None
+
+    @classmethod
+    def of(cls, latest: Manifest | None, dropped: Manifest | None, first: Callable[[], Offset]) -> "Begin":
+        """After the last committed version; ``first`` is asked where a new stream begins.
+
+        >>> Begin.of(Manifest(7, {}, offset={"row": 70}), Manifest(8, {}, offset={"row": 90}), dict)
+        Begin(batch=8, offset={'row': 70}, end={'row': 90})
+        """
+        batch = 0 if latest is None else latest.batch + 1
+        again = dropped if dropped is not None and dropped.batch == batch else Manifest(batch, {})
+        before = again.start if latest is None else latest.offset
+        end = None if again.offset is None else dict(again.offset)
+        return cls(batch, first() if before is None else dict(before), end)
 
 
 class OwnLoop:
@@ -30,14 +55,13 @@ class OwnLoop:
         self,
         source: PythonSource,
         process: Process,
-        start: Offset,
-        batch: int,
+        begin: Begin,
         period: float,
         available_now: bool,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._source, self._process = source, process
-        self._offset, self._batch = start, batch
+        self._offset, self._batch, self._end = begin.offset, begin.batch, begin.end
         self._period = period if period == period else 0.0
         self._available_now = available_now
         self._warn = warn
@@ -77,7 +101,7 @@ class OwnLoop:
     def _batches(self) -> None:
         due = time.monotonic()
         while not self._stop.is_set():
-            end = self._source.latest(self._offset)
+            end = self._end or self._source.latest(self._offset)
             if end == self._offset:
                 if self._available_now:
                     return
@@ -88,7 +112,7 @@ class OwnLoop:
                 self._stop.wait(AWAY)
                 continue
             self._source.commit(end)
-            self._offset, self._batch = end, self._batch + 1
+            self._offset, self._batch, self._end = end, self._batch + 1, None
             if self._available_now:
                 continue
             # A batch that took too long is followed by the next at once; missed starts are not made up for.
@@ -101,7 +125,7 @@ class OwnLoop:
             readings = self._source.readings(self._offset, end)
             left = partial(self._source.backlog, end)
             rows = BatchRows(readings=readings, schema=self._source.spark_schema, left=left)
-            self._process(rows, self._batch, end)
+            self._process(rows, self._batch, Span(self._offset, end))
         except SourceAwayError as error:
             self._warn(f"{error} The batch is tried again.")
             return False

@@ -19,6 +19,15 @@ from penstock.spark.versions import ReadAllAvailable, SupportsTriggerAvailableNo
 
 Offset = dict[str, Any]
 
+
+@dataclass(frozen=True)
+class Span:
+    """The part of a stream that is one batch."""
+
+    start: Offset
+    end: Offset
+
+
 #: Rows of a source that gives out tuples, gathered into one Arrow batch.
 ROWS_A_BATCH = 65_536
 

@@ -77,6 +77,11 @@ def can_go_back(spark_folder: Location, batch: int) -> bool:
     return not planned or batch + 1 in planned
 
 
+def has_planned(spark_folder: Location, batch: int) -> bool:
+    """Whether Spark knows the rows of a batch."""
+    return batch in _batches(spark_folder / "offsets")
+
+
 def go_back(spark_folder: Location, batch: int) -> None:
     """Make Spark run the batch after ``batch`` again, with the rows it had, and forget what came after that."""
     for log, first in (("commits", batch + 1), ("offsets", batch + 2)):

@@ -31,8 +31,8 @@ from penstock.spark.runtime.output_places import Place
 #: a second that is five of them, and new executors need about as long to come.
 PERIOD = 5.0
 
-#: What settings of object stores begin with.
-STORE_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "PENSTOCK_STATE_CACHE")
+#: What settings of object stores begin with. The folder of copies is not among them: it is each host's own affair.
+STORE_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "PENSTOCK_STATE_CACHE_MB")
 
 #: The word ``journal``: a path, or a journal that its owner closes.
 JournalLike = Journal | str | Path | StorePath | None

@@ -7,7 +7,9 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.policies import Organic
+from penstock.policies.catalog import policy_named
 from penstock.sim.closed_loop import run_policy
+from penstock.sim.plant_catalog import simulated_plant
 from penstock.sim.plants.regions.groups import regrouped
 from penstock.sim.plants.regions.region_graph import (
     FlowCosts,
@@ -122,3 +124,25 @@ def test_graphs_are_checked():
                 SimulatedRegion("s", (RegionOperator("x", 1.0),), "source", ("a",)),
             )
         )
+
+
+@pytest.mark.parametrize("name", ["Ds2", "Hpa", "Dhalion"])
+def test_policies_for_workers_scale_the_replicas_of_a_region_to_what_is_offered(name):
+    here = simulated_plant("regions").surroundings({"limit": 16.0}, period=1.0)
+    plant = RegionsPlant(four(), offered=lambda t: 600_000.0 if t < 300 else 60_000.0)
+    out = run_policy(plant, policy_named(name, here), 1.0, 300.0)
+    assert plant.configs["r1"][1] >= 3  # one serves 250,000
+    assert plant.backlog == pytest.approx(0.0, abs=6e4)
+    assert not out.warnings  # nobody asked for replicas of the source
+    most = plant.configs["r1"][1]
+    run_policy(plant, policy_named(name, here), 1.0, 1200.0)
+    assert plant.configs["r1"][1] < most
+
+
+def test_the_pipeline_that_holds_the_flow_back_tells_how_much_input_waits():
+    plant = RegionsPlant(four(), offered=lambda t: 500_000.0, noise=0.0)
+    plant.wait_until(5.0)
+    source, slow = plant.observe().stages
+    assert source.downstream == (slow.name,)
+    assert source.congestion == 0
+    assert slow.congestion == pytest.approx(0.5, abs=0.1)  # it serves about half

@@ -185,6 +185,7 @@ class RegionsPlant(VirtualPlant):
             f"{region.name}.{pipe.index}",
             workers=Capacity.steady(pipe.replicas),
             region=region.name,
+            downstream=self._downstream(region, pipe),
             arrival_rate=(arrived if first else rate) * pipe.volume,
             busy_time=float(np.mean(each)) * pipe.replicas * period,
             tuples_in=rate * pipe.volume * period,
@@ -194,9 +195,20 @@ class RegionsPlant(VirtualPlant):
             service_time=pipe.total / pipe.volume / speed if pipe.volume else nan,
             utilisation=(arrived if first else rate) * pipe.thread / speed,
             worker_utilisation=each,
+            # Back-pressure is told by the slowest pipeline: what it cannot take waits before the sources.
+            congestion=max(0.0, 1.0 - rate / arrived) if arrived > 0 and pipe is self._slowest() else 0.0,
             operators=operators,
             last_change=self.last_change(region.name),
         )
+
+    def _slowest(self) -> Pipe:
+        return max(self._program.pipes, key=lambda p: p.thread)
+
+    def _downstream(self, region: SimulatedRegion, pipe: Pipe) -> tuple[str, ...]:
+        """The next pipeline of the region, or the first ones of the regions after it."""
+        if pipe.index + 1 < len(self.configs[region.name][0]):
+            return (f"{region.name}.{pipe.index + 1}",)
+        return tuple(f"{name}.0" for name in region.downstream)
 
     def _region(self, region: SimulatedRegion, rate: float) -> RegionObservation:
         starts, replicas = self.configs[region.name]
