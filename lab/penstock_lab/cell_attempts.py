@@ -1,5 +1,6 @@
 """Runs of a benchmark's cells of which one may fail: the others are made all the same, and the page tells of it."""
 
+import time
 from collections.abc import Callable, Sequence
 
 from penstock.core.errors import PenstockError
@@ -8,8 +9,8 @@ from penstock_lab.results import ResultsPage, announce
 
 
 def missing(kept: CellRuns, cells: Sequence[Cell]) -> bool:
-    """Whether a cell has fewer runs than it should have."""
-    return any(len(kept.of(cell)) < kept.runs for cell in cells)
+    """Whether a cell has fewer runs than it should have, and there is time for more."""
+    return time.monotonic() <= kept.until and any(len(kept.of(cell)) < kept.runs for cell in cells)
 
 
 def attempt_all(

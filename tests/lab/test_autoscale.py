@@ -119,4 +119,6 @@ def test_a_claim_on_few_runs_says_how_many(tmp_path, runs, words):
 
 def test_what_was_not_run_is_not_judged(tmp_path):
     assert claims(tmp_path) == {}
+    one = claims(tmp_path, Threshold=[(3.0, 50.0)] * 3, Mpc=[(9.0, 90.0)])
+    assert not any("Mpc is not behind" in text for text in one)
     assert "Mpc against the static maximum (1 run)" not in claims(tmp_path, Mpc=[(3.0, 50.0)])

@@ -24,7 +24,7 @@ from penstock.traffic import map2, poisson
 from penstock.traffic.trace import read_trace
 from penstock_lab.benches.autoscale_goals import MOST, REACTIVE, judge
 from penstock_lab.cell_attempts import attempt_all, missing
-from penstock_lab.cell_runs import RUNS, Cell, CellRuns, Figures, Spread
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, Spread, kept_runs
 from penstock_lab.data import data_folder
 from penstock_lab.results import ResultsPage, Table
 from penstock_lab.trials.autoscale import AutoscaleTrial, request
@@ -51,7 +51,8 @@ QUICK = (MOST, "Mpc")
 #: Seconds of each load, and of a quick look.
 SECONDS, QUICK_SECONDS = 300.0, 24.0
 TARGET = 6.0
-SEED = 5
+#: Rows a second on average; what the arrivals of the first run are drawn by.
+RATE, SEED = 600.0, 5
 #: So many of the ways come under all loads before the others do.
 TELLING = 4
 FIGURES = ("p95", "violations", "late", "core_seconds", "changes")
@@ -87,41 +88,54 @@ class AutoscaleResult:
 def run(quick: bool, folder: Path, minutes: float | None = None) -> ResultsPage:
     """Run what is missing of all ways under all loads, compare, check the goals; no run is begun after so many ``minutes``."""
     words = " --quick" if quick else ""
-    report = ResultsPage("Autoscaling of a Spark query under bursts", "penstock bench autoscale" + words)
-    # A quick look must not pass for a run of the page.
-    place = folder / ("autoscale-quick" if quick else "autoscale")
-    kept = CellRuns.beside(place, 1 if quick else RUNS, minutes)
-    cells, seconds = cells_of(quick), QUICK_SECONDS if quick else SECONDS
+    report = ResultsPage(
+        "Autoscaling of a Spark query under bursts", "penstock bench autoscale" + words, quick=quick
+    )
+    with kept_runs(folder / "autoscale", quick, minutes) as kept:
+        cells = cells_of(quick)
+        _measure(report, kept, cells)
+        tell(report, kept, cells, folder)
+        report.seconds = kept.wall(cells)
+    return report
+
+
+def _measure(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell]) -> None:
     if missing(kept, cells):
         with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
             attempt_all(
                 report,
                 kept,
                 cells,
-                lambda cell, number: one_run(cell, number, cluster.master, seconds, place),
+                lambda cell, number: one_run(cell, number, cluster.master, kept.folder),
             )
+
+
+def tell(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell], folder: Path) -> None:
+    """Tables, plots and claims, from the runs that there are."""
     for load in dict.fromkeys(cell.load for cell in cells if kept.of(cell)):
         own = [cell for cell in cells if cell.load == load and kept.of(cell)]
-        report.tables.append(_table(kept, own, seconds))
+        report.tables.append(_table(kept, own))
         name = "autoscale-" + load.partition(" ")[0].partition("(")[0].lower()
-        curves = {cell.way: curve for cell in own if (curve := _curve(place, cell)) is not None}
+        curves = {cell.way: curve for cell in own if (curve := _curve(kept.folder, cell)) is not None}
         if curves:
             report.plots.append(_plot(folder / f"{name}.png", curves, _span(load, curves), TARGET))
     judge(report, kept, cells, TARGET)
-    return report
 
 
 def cells_of(quick: bool) -> list[Cell]:
     """Every way under every load, those that tell most first; a quick look is at one load."""
     loads = make_loads(1.0).names[::-1]  # the MAP(2) stream has the longer bursts
     ways = QUICK if quick else tuple(dict.fromkeys(ORDER))
-    made = [Cell("autoscale", load, way) for load in (loads[:1] if quick else loads) for way in ways]
+    constants = {"seconds": QUICK_SECONDS if quick else SECONDS, "rate": RATE, "target": TARGET, "seed": SEED}
+    made = [
+        Cell("autoscale", load, way, constants) for load in (loads[:1] if quick else loads) for way in ways
+    ]
     return sorted(made, key=lambda cell: ways.index(cell.way) >= TELLING)  # stable: loads stay together
 
 
-def one_run(cell: Cell, number: int, master: str, seconds: float, place: Path) -> Figures:
+def one_run(cell: Cell, number: int, master: str, place: Path) -> Figures:
     """One run in a process of its own; the curves of the first are kept for the plot. Ways with the same number have the same rows."""
-    loads = make_loads(seconds, seed=SEED + number).only(cell.load)
+    loads = make_loads(cell.spec["seconds"], seed=SEED + number).only(cell.load)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         np.save(Path(scratch) / "arrivals.npy", loads.arrivals)
         trial = _trial(cell.way, master, Path(scratch), TARGET)
@@ -166,7 +180,7 @@ class Loads:
         return Loads(moved, ((name, first, first + end - start),))
 
 
-def make_loads(seconds: float, rate: float = 600.0, seed: int = 5) -> Loads:
+def make_loads(seconds: float, rate: float = RATE, seed: int = SEED) -> Loads:
     """Warm-up, the recorded trace where it is there, the MAP(2) stream, one after the other."""
     pieces: list[Floats] = [poisson(rate).sample(WARM, seed)]
     parts, start = [], WARM
@@ -270,7 +284,7 @@ def _outcome(
     )
 
 
-def _table(kept: CellRuns, own: Sequence[Cell], seconds: float) -> Table:
+def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
     columns = (
         "way",
         "P95 delay (s)",
@@ -285,7 +299,7 @@ def _table(kept: CellRuns, own: Sequence[Cell], seconds: float) -> Table:
         overhead = Spread.of([100 * run["overhead"] for run in kept.of(cell)])
         rows.append((cell.way, *(str(kept.spread(cell, f)) for f in FIGURES), str(overhead)))
     note = (
-        f"Mean ± standard deviation of the runs, {seconds:g} s each after {WARM:g} s of warm-up; runs with the same number have the same rows. "
+        f"Mean ± standard deviation of the runs, {own[0].spec['seconds']:g} s each after {WARM:g} s of warm-up; runs with the same number have the same rows. "
         f"Target: 95 % of rows done within {TARGET:g} s of their arrival. Violations count slots of {SLOT:g} s of arrivals "
         "whose own 95th percentile is later. Core-seconds count every registered executor (starting and leaving ones "
         f"too) at half a core. Changes are executors that came or went. {kept.speed(own)}"

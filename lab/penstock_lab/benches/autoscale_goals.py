@@ -1,6 +1,6 @@
 """What a policy is held to in ``penstock bench autoscale``: all policies to the same, with the runs that there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from penstock_lab.cell_runs import RUNS, Cell, CellRuns, Spread
 from penstock_lab.results import ResultsPage
@@ -42,41 +42,34 @@ def _goals(report: ResultsPage, kept: CellRuns, by: dict[str, Cell], way: str, t
         f"P95 at most {target:g} s",
         f"{p95} s",
         p95.mean <= target,
+        full=True,
     )
-    if MOST in by:
-        share = paired(kept, cell, by[MOST], "core_seconds", lambda ours, most: ours / most)
+    share = share_of(kept, cell, by[MOST], "core_seconds") if MOST in by else Spread.of([])
+    if share.runs:
         report.claim(
             f"{cell.load}: {way} against the static maximum{_few(share.runs)}",
             f"at most {SHARE:.0%} of its core-seconds",
             f"{share.mean:.0%}",
             share.mean <= SHARE,
+            full=True,
         )
     if REACTIVE in by and way != REACTIVE:
-        more = [behind(kept, cell, by[REACTIVE], figure) for figure in ("p95", "core_seconds")]
+        more = [kept.differences(cell, by[REACTIVE], figure) for figure in ("p95", "core_seconds")]
+        if more[0].runs < 2:
+            return  # one difference has no spread to be beyond
         report.claim(
             f"{cell.load}: {way} is not behind {REACTIVE} on both counts{_few(more[0].runs)}",
             "P95 or core-seconds no worse, run by run, beyond the spread of the differences",
             f"{more[0].mean:+.2f} s and {more[1].mean:+.0f} core-seconds",
-            not all(beyond(m) for m in more),
+            not all(m.above_nothing for m in more),
+            full=True,
         )
 
 
-def paired(
-    kept: CellRuns, cell: Cell, other: Cell, figure: str, what: Callable[[float, float], float]
-) -> Spread:
-    """A comparison of the runs of two cells, each with the run of the same number, whose arrivals are the same."""
-    pairs = zip(kept.of(cell), kept.of(other), strict=False)
-    return Spread.of([what(ours[figure], theirs[figure]) for ours, theirs in pairs])
-
-
-def behind(kept: CellRuns, cell: Cell, other: Cell, figure: str) -> Spread:
-    """By how much a cell has more of a figure, run by run."""
-    return paired(kept, cell, other, figure, lambda ours, theirs: ours - theirs)
-
-
-def beyond(difference: Spread) -> bool:
-    """Whether a difference is above 0 by more than its spread; one run has none to show."""
-    return Spread.of([0.0]).below(difference)
+def share_of(kept: CellRuns, cell: Cell, other: Cell, figure: str) -> Spread:
+    """A figure of a cell over that of another, run by run: runs of the same number have the same rows."""
+    theirs = {run["run"]: run[figure] for run in kept.of(other)}
+    return Spread.of([run[figure] / theirs[run["run"]] for run in kept.of(cell) if run["run"] in theirs])
 
 
 def _against_spark(report: ResultsPage, kept: CellRuns, by: dict[str, Cell], way: str, name: str) -> None:

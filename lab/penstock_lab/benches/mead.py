@@ -15,9 +15,9 @@ import numpy as np
 from penstock.core.errors import PenstockError, unknown
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
-from penstock_lab.benches.mead_run import LONG, RATES, RECORDED, one_run
+from penstock_lab.benches.mead_run import LONG, RECORDED, one_run
 from penstock_lab.cell_attempts import attempt_all, missing
-from penstock_lab.cell_runs import RUNS, Cell, CellRuns
+from penstock_lab.cell_runs import Cell, CellRuns, kept_runs
 from penstock_lab.data import data_file
 from penstock_lab.results import ResultsPage, Table
 
@@ -27,6 +27,8 @@ TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
     "chain": {LONG: (2.6, 3.0, 3.5), RECORDED: (1.6, 2.0, 3.0)},
     "branch": {LONG: (4.0,), RECORDED: (2.0,)},
 }
+#: Lines a second on average.
+RATES = {"chain": 1200.0, "branch": 600.0}
 SECONDS = {RECORDED: 50.0, LONG: 90.0}
 QUICK_SECONDS = 20.0
 MODELS = ("map", "mg1", "gig1")
@@ -75,16 +77,16 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     if not ability.works:
         raise PenstockError(f"This benchmark needs CPU quotas: {ability.found} {ability.how}")
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
-    report = ResultsPage("MEAD on Spark: log analysis under bursts", "penstock bench mead" + words)
-    # A quick look must not pass for a run of the page.
-    kept = CellRuns.beside(
-        folder / ("mead-spark-quick" if quick else "mead-spark"), 1 if quick else RUNS, minutes
+    report = ResultsPage(
+        "MEAD on Spark: log analysis under bursts", "penstock bench mead" + words, quick=quick
     )
-    for name in (part,) if part else PARTS[:1] if quick else PARTS:
-        own = cells(name, quick)
-        if missing(kept, own):
-            _measure(report, kept, own, quick)
-        tell(report, kept, own, folder)
+    with kept_runs(folder / "mead-spark", quick, minutes) as kept:
+        for name in (part,) if part else PARTS[:1] if quick else PARTS:
+            own = cells(name, quick)
+            if missing(kept, own):
+                _measure(report, kept, own)
+            tell(report, kept, own, folder)
+            report.seconds += kept.wall(own)
     return report
 
 
@@ -96,24 +98,22 @@ def cells(part: str, quick: bool = False) -> list[Cell]:
         targets = TARGETS[part][load]
         plan = [(way, max(targets)) for way in ("static", "threshold")]
         plan += [(model, target) for target in targets for model in MODELS]
-        made += [_cell(part, load, method, target) for method, target in plan]
+        seconds = QUICK_SECONDS if quick else SECONDS[load]
+        made += [_cell(part, load, method, target, seconds) for method, target in plan]
     return [c for c in made if not quick or c.spec["method"] in ("static", "map", "mg1")]
 
 
-def _cell(part: str, load: str, method: str, target: float) -> Cell:
+def _cell(part: str, load: str, method: str, target: float, seconds: float) -> Cell:
     way = f"{NAMES[method]}, {target:g} s" if method in MODELS else NAMES[method]
-    return Cell(part, load, way, {"method": method, "target": target})
+    return Cell(
+        part, load, way, {"method": method, "target": target, "rate": RATES[part], "seconds": seconds}
+    )
 
 
-def _measure(report: ResultsPage, kept: CellRuns, own: Sequence[Cell], quick: bool) -> None:
+def _measure(report: ResultsPage, kept: CellRuns, own: Sequence[Cell]) -> None:
     cores = 2 if own[0].part == "branch" else 1  # the branches work side by side
     with LocalCluster(workers=1, cores=cores, memory="1g") as cluster:
-        attempt_all(
-            report,
-            kept,
-            own,
-            lambda cell, _: one_run(cell, cluster.master, QUICK_SECONDS if quick else SECONDS[cell.load]),
-        )
+        attempt_all(report, kept, own, lambda cell, _: one_run(cell, cluster.master))
 
 
 def tell(report: ResultsPage, kept: CellRuns, own: Sequence[Cell], folder: Path) -> None:
@@ -161,6 +161,7 @@ def _claims(report: ResultsPage, kept: CellRuns, own: Sequence[Cell]) -> None:
                     f"mean {'at most' if met else 'above'} {target:g} s",
                     f"{mean} s",
                     (mean.mean <= target) is met,
+                    full=True,
                 )
         if ("map", target) in by and static:
             ours, most = (kept.spread(cell, "cpu") for cell in (by["map", target], static[0]))
@@ -169,6 +170,7 @@ def _claims(report: ResultsPage, kept: CellRuns, own: Sequence[Cell]) -> None:
                 "less, beyond the spread",
                 f"{ours} against {most}",
                 ours.below(most),
+                full=True,
             )
 
 

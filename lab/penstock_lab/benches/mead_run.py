@@ -23,13 +23,11 @@ from penstock_lab.trials.chain_logs import SAMPLE
 WARM = 15.0
 #: The recorded trace, and a stream whose bursts last longer than a batch.
 RECORDED, LONG = "BC-pAug89 sped up", "MAP(2), I = 2000"
-#: Lines a second on average, by part.
-RATES = {"chain": 1200.0, "branch": 600.0}
 
 
-def one_run(cell: Cell, master: str, seconds: float) -> Figures:
+def one_run(cell: Cell, master: str) -> Figures:
     """Mean and 95th percentile of the response in seconds, mean CPU share of the operators, changes, after the warm-up."""
-    arrivals = arrivals_of(cell.load, RATES[cell.part], WARM + seconds)
+    arrivals = arrivals_of(cell.load, cell.spec["rate"], WARM + cell.spec["seconds"])
     with tempfile.TemporaryDirectory(prefix="penstock-mead-") as scratch:
         own = Path(scratch) / "run"
         np.save(Path(scratch) / "arrivals.npy", arrivals)
