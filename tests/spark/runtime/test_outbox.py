@@ -25,7 +25,7 @@ from penstock.testing.flow_run import start_in_process
 
 deltalake = pytest.importorskip("deltalake", reason="Delta is not installed: pip install 'penstock[delta]'")
 
-SCHEMA = pa.schema([("n", pa.int64())])
+SCHEMA = pa.schema([("n", pa.int64()), ("third", pa.int64())])
 
 
 class Range(InputPartition):
@@ -49,7 +49,8 @@ class Numbers(DataSourceStreamReader):
         return [Range(start["n"], end["n"])]
 
     def read(self, partition):
-        yield pa.record_batch({"n": list(range(*partition.value))}, SCHEMA)
+        numbers = list(range(*partition.value))
+        yield pa.record_batch({"n": numbers, "third": [n % 3 for n in numbers]}, SCHEMA)
 
     def commit(self, end):
         pass
@@ -280,13 +281,13 @@ def test_dead_letters_of_several_kinds_go_to_one_topic(broker, tmp_path):
 
 def test_a_table_in_an_object_store_has_each_row_once_and_partitions(tmp_path, s3):
     address, storage = f"{s3}/table", {"AWS_ALLOW_HTTP": "true"}
-    table = DeltaTable(address, partition_by=("n",), storage=storage)
+    table = DeltaTable(address, partition_by=("third",), storage=storage)
     checkpoint = run(tmp_path, Numbers(3, most=2), table)
     damaged(newest_state(checkpoint))
     run(tmp_path, Numbers(5, most=2), table)
     found = deltalake.DeltaTable(address, storage_options=storage)
     assert sorted(found.to_pyarrow_table()["n"].to_pylist()) == [0, 1, 2, 3, 4]
-    assert found.metadata().partition_columns == ["n"]
+    assert found.metadata().partition_columns == ["third"]
     wrong = DeltaTable(address, storage={**storage, "AWS_SECRET_ACCESS_KEY": "wrong"})
     with pytest.raises(PenstockError, match=r"^The Delta table 's3://.*' cannot be used: [^\n]*$"):
         run(tmp_path, Numbers(5), wrong)
