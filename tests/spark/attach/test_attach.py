@@ -255,7 +255,9 @@ def test_power_is_counted_and_the_cap_lowered_where_the_executors_run_on_this_ma
     sysfs.powercap(tmp_path / "powercap")
     feeder = Feeder(tmp_path)
     child = drive(POWERED, tmp_path)
-    feeder.feed(16, lambda: sysfs.cap(machine) == "1200000", "a generous target needs no high frequency", child)
+    feeder.feed(
+        16, lambda: sysfs.cap(machine) == "1200000", "a generous target needs no high frequency", child
+    )
     (tmp_path / "stop").touch()
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err
