@@ -81,10 +81,13 @@ class Spread:
         if isnan(self.mean):
             return "-"
         if isnan(self.deviation):
-            return f"{self.mean:.3g} (1 run)"
-        return f"{self.mean:.3g} ± {self.deviation:.2g}" + (
-            "" if self.runs >= RUNS else f" ({self.runs} runs)"
-        )
+            return f"{_short(self.mean)} (1 run)"
+        told = f"{_short(self.mean)} ± {_short(self.deviation, 2)}"
+        return told if self.runs >= RUNS else f"{told} ({self.runs} runs)"
+
+
+def _short(value: float, digits: int = 3) -> str:
+    return f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 @dataclass

@@ -24,6 +24,7 @@ def test_a_figure_says_how_many_runs_it_rests_on():
     assert str(Spread.of([1.0, 2.0, 3.0])) == "2 ± 1"
     assert str(Spread.of([1.0, 2.0])) == "1.5 ± 0.71 (2 runs)"
     assert str(Spread.of([2.0])) == "2 (1 run)"
+    assert str(Spread.of([792_000.0, 793_000.0, 794_000.0])) == "793,000 ± 1,000"
     assert str(Spread.of([])) == "-"
 
 

@@ -24,7 +24,9 @@ def made_up(folder, part, slow, runs=3):
         method, target = cell.spec["method"], cell.spec["target"]
         mean = {"static": 2.0, "threshold": 2.8, "map": 0.9 * target}.get(method, slow * target)
         cpu = {"static": 1.0, "map": 0.75}.get(method, 0.6)
-        figures = [{"mean": mean, "p95": 2 * mean, "cpu": cpu, "changes": 3.0, "spec": cell.spec}] * runs
+        figures = [
+            {"mean": mean, "p95": 2 * mean, "cpu": cpu, "changes": 3.0, "spec": dict(cell.spec)}
+        ] * runs
         (kept.folder / f"{cell.name}.json").write_text(json.dumps(figures))
     return kept
 

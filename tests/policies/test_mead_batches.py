@@ -162,3 +162,10 @@ def test_a_target_may_be_that_of_a_sink_that_has_no_share_of_its_own(bursty):
         PenstockError, match="'counter', in which no path ends; give it to matcher or writer/0"
     ):
         replace(policy, targets={"counter": 0.6}).step(policy.start(), flow)
+
+
+def test_a_target_of_a_region_is_that_of_its_last_pipeline(bursty):
+    plain = seen(bursty, dict.fromkeys(DEMANDS, 1.0), levels=(0, 1, 2))
+    flow = replace(plain, stages=(plain.stages[0], *(replace(s, region="rest") for s in plain.stages[1:])))
+    policy = Mead(model="mg1", target=5.0, targets={"rest": 0.6}, windows=1)
+    assert "against 0.6 s" in policy.step(policy.start(), flow)[1].reason

@@ -13,7 +13,7 @@ from penstock.models.kept_fit import KeptFit
 from penstock.policies.mead_fits import Fit, Fits, Window
 from penstock.policies.mead_making import Model, ModelMaker, OperatorDemand, measured
 from penstock.policies.mead_model import Prediction, Resources
-from penstock.policies.places import by_stage
+from penstock.policies.places import by_stage, stages_at
 from penstock.policies.threshold import CPU_LEVELS
 
 
@@ -105,7 +105,7 @@ class Mead:
 
     def step(self, state: MeadState, observation: Observation) -> tuple[MeadState, Decision]:
         """Take demands in; when it is time, analyse and plan."""
-        targets = by_stage(observation, self.targets)
+        stages_at(observation, *self.targets)  # names that nothing has are refused before anything is known
         demands = measured(dict(state.demands), observation, by_stage(observation, self.demands))
         state = replace(state, demands=tuple(demands.items()))
         if state.due is not None and observation.time < state.due - 1e-9:
@@ -118,14 +118,19 @@ class Mead:
         model, missing = maker.made(demands, observation, fits)
         if model is None:
             return state, Decision.keep(missing)
+        targets = self._targets_of_sinks(model, observation)
+        state = replace(state, due=observation.time + self.interval, fits=tuple(fits.kept.items()))
+        return state, replace(self, targets=targets)._plan(model, observation)
+
+    def _targets_of_sinks(self, model: Model, observation: Observation) -> dict[str, float]:
+        """Targets by the stage a path ends in: of a region that is its last pipeline."""
         sinks = dict.fromkeys(path[-1] for path in model.paths)
-        for name in targets:
-            if name not in sinks:
+        for name in self.targets:
+            if not any(stage.name in sinks for stage in stages_at(observation, name)):
                 raise PenstockError(
                     f"Mead has a target for '{name}', in which no path ends; give it to {' or '.join(sinks)}."
                 )
-        state = replace(state, due=observation.time + self.interval, fits=tuple(fits.kept.items()))
-        return state, replace(self, targets=targets)._plan(model, observation)
+        return {n: target for n, target in by_stage(observation, self.targets).items() if n in sinks}
 
     def _counts(self, observation: Observation) -> tuple[int, ...]:
         """Numbers of replicas to choose from; executors, if none are given, up to what the plant could have."""

@@ -236,7 +236,8 @@ POWERED = (
     from penstock.policies import Mpc
     from penstock.spark.actuators import cpu_frequency, energy
     cpu_frequency.ROOT, energy.ROOT = folder / "cpu", folder / "powercap"
-    policy = Mpc(cost="power", speeds=(1.2, 2.0), knob=Knob.EXECUTORS, workers=(1, 1))
+    policy = Mpc("latency", "power", target=600.0, switching=0.0, speeds=(1.2, 2.0), knob=Knob.EXECUTORS,
+        workers=(1, 1))
     with penstock.spark.running(spark):
         handle = penstock.attach(
             query, policy=policy, executors=(1, 1), period=1.0, guards=Guards(), journal=folder / "journal.jsonl",
@@ -255,7 +256,9 @@ def test_power_is_counted_and_the_cap_lowered_where_the_executors_run_on_this_ma
     sysfs.powercap(tmp_path / "powercap")
     feeder = Feeder(tmp_path)
     child = drive(POWERED, tmp_path)
-    feeder.feed(16, lambda: sysfs.cap(machine) == "1200000", "a light load needs no high frequency", child)
+    feeder.feed(
+        16, lambda: sysfs.cap(machine) == "1200000", "a generous target needs no high frequency", child
+    )
     (tmp_path / "stop").touch()
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err

@@ -26,6 +26,7 @@ from penstock.policies import Organic
 from penstock.policies.catalog import policy_named
 from penstock.policies.rebalance import needed, rebalance
 from penstock.policies.surroundings import PlantKind, Surroundings
+from penstock.spark.flow.busy_shares import busy_shares
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.flow.rebalancer import Rebalancer
 from penstock.spark.flow.run import LONGEST_WAIT
@@ -102,6 +103,53 @@ def test_equally_costly_regions_in_turn_are_all_busy_where_their_workers_are(tmp
     all_busy()  # of a first batch there is no time since the one before
     # A machine with other work may take its time between two batches, and then the workers did wait.
     until(all_busy, "batches in which both costly regions were busy")
+    run.finish()
+
+
+def overlapping(folder):
+    """A costly region, and a cheap one that works on the batch before at the same time."""
+    graph = Graph("beside")
+    stream = graph.source("rows", {"k": int, "j": int}).through(taking(0.2, "k"), name="costly")
+    stream.through(taking(0.05, "j"), name="cheap").sink("out")
+    run = start_in_process(graph, folder)
+    run.rescale(overlap={"cheap": True})
+    return run
+
+
+def test_of_regions_that_overlap_only_the_costly_one_is_busy_where_the_flow_cannot_keep_up(tmp_path):
+    run = overlapping(tmp_path)
+
+    def own_shares():
+        run.feed({"rows": pa.table({"k": [1], "j": [1]})})  # one after another
+        seen = run.controller.plant.observe()
+        costly, cheap = (seen.stage(f"{name}/0").utilisation for name in ("costly", "cheap"))
+        return costly > Organic().bottleneck and 0 < cheap < costly / 2
+
+    own_shares()  # of a first batch there is no time since the one before
+    until(own_shares, "batches in which the costly region alone was busy")
+    run.finish()
+
+
+def test_the_busy_share_of_a_region_that_overlaps_is_its_own_work_over_the_time_there_was(tmp_path):
+    run, profiles = overlapping(tmp_path), []
+    run.listen(profiles.append)
+    for _ in range(3):
+        run.feed({"rows": pa.table({"k": [1], "j": [1]})})
+    program, last = run._program, profiles[-1]
+    layout = program.definition.wiring(last.plan).layout
+    assert layout.segments == 2
+    took = {"costly/0": 0.3, "cheap/0": 0.1}
+    pipelines = {
+        name: dataclasses.replace(last.pipelines[name], seconds=(seconds,)) for name, seconds in took.items()
+    }
+    # Both began at once, so the batch took the longer of them and 0.1 s that no worker could shorten.
+    batch = dataclasses.replace(last, pipelines=pipelines, seconds=0.4, source_seconds=0.0)
+
+    def shares(span):
+        return {p.name: busy_shares((took[p.name],), p, batch, span, program) for p in layout.pipelines}
+
+    assert shares(0.4) == {"costly/0": pytest.approx([1.0]), "cheap/0": pytest.approx([1 / 3])}
+    assert shares(0.7) == {"costly/0": pytest.approx([0.5]), "cheap/0": pytest.approx([1 / 6])}
     run.finish()
 
 

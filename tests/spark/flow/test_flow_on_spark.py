@@ -39,6 +39,14 @@ def rows_of(folder):
     return [row for file in sorted(Path(folder).glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
 
 
+def started_word_count(spark, folder, tables, **given):
+    """Word count on what is there, into a folder; gives the run and its journal."""
+    flow, journal = penstock.Flow("wordcount"), MemoryJournal()
+    wordcount.build(flow.source("lines", played(spark, tables, folder / "in"))).sink("counts")
+    there = {"checkpoint": folder / "ck", "output": folder / "out", "available_now": True, "journal": journal}
+    return flow.start(spark, **there, **given), journal
+
+
 def last_counts(rows):
     return {r["word"]: r["count"] for r in rows}
 
@@ -46,17 +54,7 @@ def last_counts(rows):
 @pytest.mark.parametrize("engine", ["jobs", "resident"])
 def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(spark, tmp_path, engine):
     listed, tables = lines(3000, 6)
-    flow = penstock.Flow("wordcount")
-    wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
-    journal = MemoryJournal()
-    run = flow.start(
-        spark,
-        checkpoint=tmp_path / "ck",
-        output=tmp_path / "out",
-        available_now=True,
-        journal=journal,
-        engine=engine,
-    )
+    run, journal = started_word_count(spark, tmp_path, tables, engine=engine)
     steps = [
         {"replicas": {"count": 3, "split": 2}},
         {"overlap": {"count": True}},
@@ -119,19 +117,8 @@ def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spar
 )
 def test_rivals_by_name_scale_the_replicas_and_every_word_counts_once(spark, tmp_path, policy):
     listed, tables = lines(3000, 6)
-    flow = penstock.Flow("wordcount")
-    wordcount.build(flow.source("lines", played(spark, tables, tmp_path / "in"))).sink("counts")
-    journal = MemoryJournal()
-    run = flow.start(
-        spark,
-        checkpoint=tmp_path / "ck",
-        output=tmp_path / "out",
-        available_now=True,
-        journal=journal,
-        policy=policy,
-        period=0.01,
-        replicas={"count": 2} if policy.startswith("Dhalion") else {},
-    )
+    replicas = {"count": 2} if policy.startswith("Dhalion") else {}
+    run, journal = started_word_count(spark, tmp_path, tables, policy=policy, period=0.01, replicas=replicas)
     run.await_termination()
     assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.oracle(listed))
     changed = [c for r in journal.records if r["kind"] == "reconfiguration" for c in r["changes"]]

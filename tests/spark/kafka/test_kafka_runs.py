@@ -12,11 +12,14 @@ from penstock.apps import trading, wordcount
 from penstock.apps.flow_app import Collected, Largest
 from penstock.apps.own_data import topic_lines, topic_rows
 from penstock.core.errors import PenstockError
+from penstock.core.journal import Journal
 from penstock.dataflow import running_count
 from penstock.dataflow.schemas import schema_of
 from penstock.preference import skyline
 from penstock.spark import DeltaTable, KafkaTopic
 from penstock.spark.runtime import milestones
+from penstock.spark.runtime.python_source import PythonSource
+from waiting import until
 
 SCHEMA = "id long, at timestamp, price double, rating long, _corrupt_record string"
 
@@ -136,6 +139,46 @@ def test_a_flow_that_dies_around_its_deliveries_delivers_once(spark, broker, tmp
     assert Counter((row["word"], row["n"]) for row in received(broker, counts)) == right
     table = deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
     assert Counter((row["word"], row["n"]) for row in table) == right
+
+
+def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back(
+    spark, broker, tmp_path, monkeypatch
+):
+    source = new_topic(broker, 2)
+    send(broker, source, [{"word": f"w{i % 7}"} for i in range(100)], 2)
+    planned, killed = PythonSource.readings, []
+
+    def dying(self, start, end):
+        """The broker dies between the plan of the first batch and its reading."""
+        if not killed:
+            killed.append(broker.kill())
+        return planned(self, start, end)
+
+    monkeypatch.setattr(PythonSource, "readings", dying)
+    flow, total = ps.Flow("words"), Largest("word", "n")
+    words = stream_of(spark, broker, source, schema="word string", patience="2")
+    flow.source("words", words).through(count).sink("counts", total)
+    journal = Journal()
+    run = flow.start(
+        spark,
+        checkpoint=tmp_path / "checkpoint",
+        engine="resident",
+        trigger="100 milliseconds",
+        journal=journal,
+    )
+    try:
+        tried = until(
+            lambda: [text for text in journal.texts() if "tried again" in text],
+            "a batch that cannot be read",
+            unless=lambda: not run.is_active,
+        )
+        assert "No Kafka broker answers" in tried[0]
+        broker.start()
+        until(lambda: sum(total.counts.values()) == 100, "all words")
+        send(broker, source, [{"word": "new"}])
+        until(lambda: total.counts.get("new") == 1, "what came after")
+    finally:
+        run.stop()
 
 
 def test_two_sinks_cannot_share_a_topic(spark, broker, tmp_path):

@@ -15,7 +15,6 @@ from penstock.core.controller import Controller
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
-from penstock.preference.splitting import PidSplitting
 from penstock.spark.query.figures import stage_utilisation
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.program import QueryProgram
@@ -26,6 +25,7 @@ from penstock.spark.runtime.program import Batch
 from penstock.spark.runtime.worker_room import Room
 from penstock.testing.frames import InProcessFrame, InProcessSession
 from penstock.testing.query_run import start_query_in_process
+from tuned_splitting import STRATEGY, busy, check_tuned
 
 SCHEMA = pa.schema([("t", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])
 
@@ -256,18 +256,18 @@ def test_a_listener_that_raises_costs_a_warning_and_no_batch(query_run, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_relay_experiment_goes_on_over_a_restart(tmp_path):
+def test_a_relay_experiment_goes_on_over_restarts_and_its_gains_are_used(tmp_path):
     query = ps.PreferenceQuery(
         ps.skyline_of(ps.minimize("x"), ps.minimize("y")), "t", "100 milliseconds",
-        splitting=PidSplitting(tune=True), pane_workers=1, window_workers=1,
+        splitting=STRATEGY, pane_workers=1, window_workers=1,
     )  # fmt: skip
-    rng, steps = np.random.default_rng(1), []
-    for life in range(2):
+    rng, states = np.random.default_rng(1), []
+    for life in range(4):
         run = start_query_in_process(query, SCHEMA, tmp_path)
-        for batch in range(6):
-            columns = [6 * life + batch + np.sort(rng.random(50)), rng.random(50), rng.random(50)]
+        for number in range(6 * life, 6 * life + 6):
+            rows = 50 if busy(number) else 0
+            columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]
             run.feed(pa.table([pa.array(c) for c in columns], schema=SCHEMA), 1)
-            steps.append(run.state["splitting"]["relay"]["step"])
+            states.append(run.state["splitting"])
         run.finish()
-    assert steps == sorted(steps)
-    assert steps[-1] > steps[5] > 0
+    check_tuned(states)

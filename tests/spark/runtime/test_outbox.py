@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import penstock as ps
+from kafka_topics import new_topic, received
 from penstock.core.errors import PenstockError
 from penstock.dataflow import running_count
 from penstock.dataflow.graph import Graph
@@ -24,7 +25,7 @@ from penstock.testing.flow_run import start_in_process
 
 deltalake = pytest.importorskip("deltalake", reason="Delta is not installed: pip install 'penstock[delta]'")
 
-SCHEMA = pa.schema([("n", pa.int64())])
+SCHEMA = pa.schema([("n", pa.int64()), ("third", pa.int64())])
 
 
 class Range(InputPartition):
@@ -48,7 +49,8 @@ class Numbers(DataSourceStreamReader):
         return [Range(start["n"], end["n"])]
 
     def read(self, partition):
-        yield pa.record_batch({"n": list(range(*partition.value))}, SCHEMA)
+        numbers = list(range(*partition.value))
+        yield pa.record_batch({"n": numbers, "third": [n % 3 for n in numbers]}, SCHEMA)
 
     def commit(self, end):
         pass
@@ -266,6 +268,29 @@ def test_an_operator_with_two_kinds_of_input_puts_both_aside(tmp_path, gather):
     run.finish()
     files = sorted((tmp_path / "dead" / "both").glob("*.parquet"))
     assert sorted(str(v) for f in files for v in pq.read_table(f)["v"].to_pylist()) == ["1", "x"]
+
+
+def test_dead_letters_of_several_kinds_go_to_one_topic(broker, tmp_path):
+    topic = new_topic(broker)
+    run = two_kinds(folder=tmp_path, dead_letters=KafkaTopic(broker.servers, topic, key="v"))
+    run.feed(KINDS)
+    run.finish()
+    seen = sorted((row["operator"], row["v"], row["reason"]) for row in received(broker, topic))
+    assert seen == [("numeric", 1, "ValueError: no number"), ("textual", "x", "ValueError: no text")]
+
+
+def test_a_table_in_an_object_store_has_each_row_once_and_partitions(tmp_path, s3):
+    address, storage = f"{s3}/table", {"AWS_ALLOW_HTTP": "true"}
+    table = DeltaTable(address, partition_by=("third",), storage=storage)
+    checkpoint = run(tmp_path, Numbers(3, most=2), table)
+    damaged(newest_state(checkpoint))
+    run(tmp_path, Numbers(5, most=2), table)
+    found = deltalake.DeltaTable(address, storage_options=storage)
+    assert sorted(found.to_pyarrow_table()["n"].to_pylist()) == [0, 1, 2, 3, 4]
+    assert found.metadata().partition_columns == ["third"]
+    wrong = DeltaTable(address, storage={**storage, "AWS_SECRET_ACCESS_KEY": "wrong"})
+    with pytest.raises(PenstockError, match=r"^The Delta table 's3://.*' cannot be used: [^\n]*$"):
+        run(tmp_path, Numbers(5), wrong)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,21 @@
 
 import os
 import signal
+from collections import Counter
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from penstock.core.capacity import Knob
+from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
+from penstock.core.guards import Guards
+from penstock.core.journal import MemoryJournal
+from penstock.spark.sources.demo_sources import played
+from tuned_splitting import STRATEGY, SlowCheapest, busy, check_tuned
 from waiting import until
 
 pytestmark = pytest.mark.spark
@@ -109,6 +118,75 @@ def test_workers_that_are_killed_are_replaced_and_nothing_is_lost_or_repeated(sp
     run.await_termination()
     assert killed >= 1
     checked(expected, tmp_path / "out")
+
+
+class Sheds:
+    """A policy that drops a quarter of the rows."""
+
+    name = "Sheds"
+
+    def start(self):
+        return None
+
+    def step(self, state, observation):
+        return state, Decision((Change(Knob.SHEDDING, "panes", 0.25),), "the test says so")
+
+
+def test_a_policy_sheds_an_even_share_of_the_rows_of_a_running_query(spark, tmp_path):
+    x = np.arange(
+        100.0
+    )  # none of a batch dominates another: all that are kept are in the answer of their second
+    tables = [pa.table({"t": number + x / 100, "x": x, "y": -x}) for number in range(20)]
+    query = ps.PreferenceQuery(
+        ps.skyline_of(ps.minimize("x"), ps.minimize("y")), time="t", window="1 second", pane_workers=2, window_workers=2
+    )  # fmt: skip
+    journal, shed = MemoryJournal(), {}
+    run = query.start(
+        played(spark, tables, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        engine="resident",
+        trigger="50 milliseconds",
+        policy=Sheds(),
+        guards=Guards(),
+        period=0.0,
+        journal=journal,
+    )
+    run.listen(lambda figures: shed.update({figures["batch"]: figures["shed"]}))
+    until(lambda: run.progress.get("batch") == 19, "all batches", unless=lambda: not run.is_active)
+    run.stop()
+    assert run.engine == "resident"
+    assert all(n == 0 or n == pytest.approx(25, abs=2) for n in shed.values())  # each reader counts by itself
+    assert run.progress["totals"]["shed"] >= sum(shed.values()) > 5 * 25
+    answers = Counter(
+        int(start.timestamp()) for start in pq.read_table(tmp_path / "out")["window_start"].to_pylist()
+    )
+    assert len(answers) >= 15
+    assert {n: 100 - answers[n] for n in shed if n in answers} == {n: shed[n] for n in shed if n in answers}
+    assert 0.25 in set(journal.tables().observations["shed_share"])
+    assert not [text for text in journal.texts() if "refused" in text]
+
+
+def test_a_relay_experiment_on_resident_workers_finds_gains_and_they_are_used(spark, tmp_path):
+    tables, rng = [], np.random.default_rng(3)
+    for number in range(26):
+        rows = 40 if busy(number) else 1
+        tables.append(pa.table({"t": number + np.sort(rng.random(rows)), "x": rng.random(rows)}))
+    query = ps.PreferenceQuery(
+        SlowCheapest(), time="t", window="1 second", splitting=STRATEGY, pane_workers=1, window_workers=1
+    )
+    run = query.start(
+        played(spark, tables, tmp_path / "in"),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        engine="resident",
+        available_now=True,
+    )
+    states = []
+    run.listen(lambda figures: states.append(run._latest.state["splitting"]))
+    run.await_termination()
+    assert run.engine == "resident"
+    check_tuned(states)
 
 
 def test_a_stopped_run_leaves_no_worker_behind(spark, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.own_loop import OwnLoop
+from penstock.spark.runtime.own_loop import Begin, OwnLoop
 from penstock.spark.runtime.python_source import PythonSource
 from penstock.spark.sources.pacing import Pacing, shares
 from penstock.spark.sources.traffic import TrafficSource, TrafficStreamReader
@@ -130,14 +130,14 @@ def test_a_run_that_reads_its_source_itself_knows_what_each_batch_left():
     reader = _reader(lambda: now[0], realtime=True, rows_per_batch=100)
     told = []
 
-    def process(rows, number, end):
+    def process(rows, number, span):
         now[0] += 1.0
-        told.append((end["rows"], rows.left()))
+        told.append((span.end["rows"], rows.left()))
         if len(told) == 5:
             loop.stop()
 
     source = PythonSource(reader, pa.schema([]), StructType())
-    loop = OwnLoop(source, process, reader.initialOffset(), 0, 0.0, available_now=False)
+    loop = OwnLoop(source, process, Begin(0, reader.initialOffset()), 0.0, available_now=False)
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
     now[0] = 5.0
     loop.start()

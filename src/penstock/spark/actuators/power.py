@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.errors import PenstockError
+from penstock.policies import Static
 from penstock.policies.around import Around
 from penstock.spark.actuators import cpu_frequency, energy
 from penstock.spark.actuators.cpu_frequency import CpuFrequency
@@ -26,9 +27,9 @@ def counts_power(policy: Any) -> bool:
     if isinstance(policy, Around):
         return counts_power(policy.policy)
     speeds = bool(getattr(policy, "speeds", ())) and getattr(policy, "speed_knob", None) is Knob.FREQUENCY
-    knobs = [getattr(policy, "knob", None), *(c.knob for c in getattr(policy, "settings", ()))]
+    fixed = [change.knob for change in policy.settings] if isinstance(policy, Static) else []
     counts = getattr(policy, "cost", "") == "power" or bool(getattr(policy, "frequencies", ()))
-    return counts or speeds or Knob.FREQUENCY in knobs
+    return counts or speeds or Knob.FREQUENCY in (getattr(policy, "knob", None), *fixed)
 
 
 def refuse_power(policy: Any, what: str) -> None:

@@ -25,16 +25,17 @@ def busy_shares(
     """How busy the replicas of a pipeline are, with ``span`` seconds for the batch.
 
     The pipelines of a segment share its workers: the costliest of them is as busy as these are, 1 where they cannot keep
-    up, and the others in proportion to it. What no worker could shorten (planning, commit) counts as no time at all.
+    up, and the others in proportion to it. Segments, which overlap, have workers and shares of their own. What no worker
+    could shorten (planning, commit; the time beside the longest segment) counts as no time at all.
     """
     layout = program.definition.wiring(profile.plan).layout
     together = [profile.pipelines.get(p.name) for p in layout.pipelines if p.segment == pipeline.segment]
     costliest = max((max(p.seconds) for p in together if p is not None and p.seconds), default=0.0)
     if costliest <= 0:
         return [nan for _ in busy]
-    working = working_seconds(profile, pipeline.segment, program)
-    fixed = max(0.0, profile.seconds - working)
-    workers = min(1.0, working / max(span - fixed, 1e-9))
+    working = [working_seconds(profile, segment, program) for segment in range(layout.segments)]
+    fixed = max(0.0, profile.seconds - max(working))
+    workers = min(1.0, working[pipeline.segment] / max(span - fixed, 1e-9))
     return [workers * seconds / costliest for seconds in busy]
 
 
