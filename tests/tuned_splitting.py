@@ -1,33 +1,14 @@
 """A relay experiment that has to find gains: batches with much to do and with nothing, and what must follow from them."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 
 from penstock.preference.pid import Pid
-from penstock.preference.points import minimize
-from penstock.preference.preference import Preference
 from penstock.preference.splitting import PidSplitting, SplitState
-
-
-class SlowCheapest(Preference):
-    """The lowest of ``x``, found slowly where there is much to do."""
-
-    attributes = (minimize("x"),)
-
-    def select(self, points):
-        time.sleep(0.4 if len(points) > 10 else 0.0)
-        return np.flatnonzero(points[:, 0] == points[:, 0].min(initial=np.inf))
-
-    def merge(self, left, right):
-        kept = self.select(np.vstack([left, right]))
-        return kept[kept < len(left)], kept[kept >= len(left)] - len(left)
-
 
 #: Between the utilisation of a worker that has much to do and of one that has next to nothing.
 STRATEGY = PidSplitting(Pid(kp=1.8, kd=2.0, setpoint=0.25, limit=0.3), tune=True)

@@ -226,21 +226,20 @@ def test_autopilot_leads_by_rehearsals_in_a_process_of_its_own(drive, tmp_path):
     assert any("the most executors" in r for r in reasons)
 
 
-POWERED = (
+AT_A_FREQUENCY = (
     PLAIN
     + """
     import json
     import penstock
     from penstock.core.capacity import Knob
-    from penstock.core.guards import Guards
-    from penstock.policies import Mpc
+    from penstock.core.decision import Change
+    from penstock.policies import Static
     from penstock.spark.actuators import cpu_frequency, energy
     cpu_frequency.ROOT, energy.ROOT = folder / "cpu", folder / "powercap"
-    policy = Mpc("latency", "power", target=600.0, switching=0.0, speeds=(1.2, 2.0), knob=Knob.EXECUTORS,
-        workers=(1, 1))
     with penstock.spark.running(spark):
         handle = penstock.attach(
-            query, policy=policy, executors=(1, 1), period=1.0, guards=Guards(), journal=folder / "journal.jsonl",
+            query, policy=Static(settings=(Change(Knob.FREQUENCY, "plain", 1.2),)), period=1.0,
+            journal=folder / "journal.jsonl",
         )
         while not (folder / "stop").exists():
             time.sleep(0.1)
@@ -251,14 +250,14 @@ POWERED = (
 )
 
 
-def test_power_is_counted_and_the_cap_lowered_where_the_executors_run_on_this_machine(drive, tmp_path):
+def test_a_frequency_is_set_where_the_executors_run_on_this_machine_and_given_back_at_the_end(
+    drive, tmp_path
+):
     machine = sysfs.cpufreq(tmp_path / "cpu")
     sysfs.powercap(tmp_path / "powercap")
     feeder = Feeder(tmp_path)
-    child = drive(POWERED, tmp_path)
-    feeder.feed(
-        16, lambda: sysfs.cap(machine) == "1200000", "a generous target needs no high frequency", child
-    )
+    child = drive(AT_A_FREQUENCY, tmp_path)
+    feeder.feed(16, lambda: sysfs.cap(machine) == "1200000", "the cap of 1.2 GHz", child)
     (tmp_path / "stop").touch()
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0, err

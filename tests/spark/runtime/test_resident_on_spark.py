@@ -16,7 +16,6 @@ from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import MemoryJournal
 from penstock.spark.sources.demo_sources import played
-from tuned_splitting import STRATEGY, SlowCheapest, busy, check_tuned
 from waiting import until
 
 pytestmark = pytest.mark.spark
@@ -165,28 +164,6 @@ def test_a_policy_sheds_an_even_share_of_the_rows_of_a_running_query(spark, tmp_
     assert {n: 100 - answers[n] for n in shed if n in answers} == {n: shed[n] for n in shed if n in answers}
     assert 0.25 in set(journal.tables().observations["shed_share"])
     assert not [text for text in journal.texts() if "refused" in text]
-
-
-def test_a_relay_experiment_on_resident_workers_finds_gains_and_they_are_used(spark, tmp_path):
-    tables, rng = [], np.random.default_rng(3)
-    for number in range(26):
-        rows = 40 if busy(number) else 1
-        tables.append(pa.table({"t": number + np.sort(rng.random(rows)), "x": rng.random(rows)}))
-    query = ps.PreferenceQuery(
-        SlowCheapest(), time="t", window="1 second", splitting=STRATEGY, pane_workers=1, window_workers=1
-    )
-    run = query.start(
-        played(spark, tables, tmp_path / "in"),
-        output=tmp_path / "out",
-        checkpoint=tmp_path / "ck",
-        engine="resident",
-        available_now=True,
-    )
-    states = []
-    run.listen(lambda figures: states.append(run._latest.state["splitting"]))
-    run.await_termination()
-    assert run.engine == "resident"
-    check_tuned(states)
 
 
 def test_a_stopped_run_leaves_no_worker_behind(spark, tmp_path):
