@@ -28,7 +28,8 @@ def test_hosts_that_are_cut_off_or_killed_and_executors_that_come_and_go_change_
     page = hosts.run(True, tmp_path, part)
     assert {claim.holds for claim in page.claims} == {True}
     rows = page.tables[0].rows
-    assert all(row[page.tables[0].columns.index("hosts")] == 2 for row in rows), "workers on both hosts"
+    if part != "executors":  # there each host has executors enough for all workers, and Spark chooses
+        assert all(row[page.tables[0].columns.index("hosts")] == 2 for row in rows), "workers on both hosts"
 
 
 class RecordingHosts:

@@ -156,7 +156,7 @@ def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back
 
     monkeypatch.setattr(PythonSource, "readings", dying)
     flow, total = ps.Flow("words"), Largest("word", "n")
-    words = stream_of(spark, broker, source, schema="word string", patience="2")
+    words = stream_of(spark, broker, source, schema="word string", patience="2 seconds")
     flow.source("words", words).through(count).sink("counts", total)
     journal = Journal()
     run = flow.start(

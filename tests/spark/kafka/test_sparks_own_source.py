@@ -14,7 +14,7 @@ PLAIN = """
     import json, sys, time
     from pathlib import Path
     import penstock, penstock.spark
-    from penstock.core.journal import Journal
+    from penstock.core.journal import MemoryJournal
     from penstock.policies import Static
     from penstock.spark.cluster import LocalCluster
     from waiting import until
@@ -33,7 +33,7 @@ PLAIN = """
         rows.selectExpr("partition", "offset").mapInArrow(looked_up, "partition int, offset long")
         .writeStream.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "out"))
     )
-    journal = Journal()
+    journal = MemoryJournal()
     with penstock.spark.running(spark):
         handle = penstock.attach(query, Static(), executors=(1, 3), target_lag=500, period=1.0, journal=journal)
 
