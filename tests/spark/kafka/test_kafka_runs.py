@@ -12,7 +12,7 @@ from penstock.apps import trading, wordcount
 from penstock.apps.flow_app import Collected, Largest
 from penstock.apps.own_data import topic_lines, topic_rows
 from penstock.core.errors import PenstockError
-from penstock.core.journal import Journal
+from penstock.core.journal import MemoryJournal
 from penstock.dataflow import running_count
 from penstock.dataflow.schemas import schema_of
 from penstock.preference import skyline
@@ -158,7 +158,7 @@ def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back
     flow, total = ps.Flow("words"), Largest("word", "n")
     words = stream_of(spark, broker, source, schema="word string", patience="2 seconds")
     flow.source("words", words).through(count).sink("counts", total)
-    journal = Journal()
+    journal = MemoryJournal()
     run = flow.start(
         spark,
         checkpoint=tmp_path / "checkpoint",
