@@ -87,7 +87,7 @@ class Spread:
 
 
 def _short(value: float, digits: int = 3) -> str:
-    return f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:.{digits}g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 @dataclass

@@ -4,6 +4,7 @@ Parts: throughput of each query, live on Spark; every policy in the simulator, u
 """
 
 import tempfile
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from penstock.core.errors import unknown
 from penstock_lab.benches.nexmark_live import live
 from penstock_lab.benches.nexmark_policies import policies
+from penstock_lab.cell_attempts import missing
 from penstock_lab.cell_runs import Cell, CellRuns, Figures, kept_runs
 from penstock_lab.nexmark import QUERIES
 from penstock_lab.nexmark.events import generate
@@ -44,20 +46,10 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
 def throughput(
     report: ResultsPage, kept: CellRuns, queries: tuple[str, ...], batches: int, size: int
 ) -> None:
-    """Rows a second of flow and query, run in turn."""
-    from penstock.spark.session import session
-    from penstock_lab.benches.flow_runs import FlowBench
-
+    """Rows a second of flow and query."""
     cells = [Cell("throughput", query, way) for query in queries for way in WAYS]
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-        # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
-        options = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
-        spark = session("local[4]", app="penstock bench nexmark", config=options)
-        bench = FlowBench(spark, Path(scratch))
-        events = generate(batches * size, rate=size / 2.0, seed=1)
-        cuts = {name: _cut(getattr(events, name), batches) for name in ("bids", "persons", "auctions")}
-        kept.fill(cells, lambda cell, number: WAYS[cell.way](bench, cell.load, cuts, number))
-        spark.stop()
+    if missing(kept, cells):
+        _measure(kept, cells, batches, size)
     rows = []
     for ours, theirs in zip(cells[::2], cells[1::2], strict=True):
         rates = [kept.spread(cell, "rate") for cell in (ours, theirs)]
@@ -71,6 +63,22 @@ def throughput(
             f"RocksDB for Spark's state; output of Spark to nowhere, of the flow to files. {kept.speed(cells)}",
         )
     )  # fmt: skip
+
+
+def _measure(kept: CellRuns, cells: Sequence[Cell], batches: int, size: int) -> None:
+    """Run both ways in turn in one session."""
+    from penstock.spark.session import session
+    from penstock_lab.benches.flow_runs import FlowBench
+
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        # Two cores, four slots: resident workers keep two of them, and Spark's own tasks have the others.
+        options = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
+        spark = session("local[4]", app="penstock bench nexmark", config=options)
+        bench = FlowBench(spark, Path(scratch))
+        events = generate(batches * size, rate=size / 2.0, seed=1)
+        cuts = {name: _cut(getattr(events, name), batches) for name in ("bids", "persons", "auctions")}
+        kept.fill(cells, lambda cell, number: WAYS[cell.way](bench, cell.load, cuts, number))
+        spark.stop()
 
 
 def _flow(bench: Any, query: str, cuts: dict[str, list[pa.Table]], number: int) -> Figures:
