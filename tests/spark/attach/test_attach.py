@@ -263,7 +263,7 @@ def test_a_frequency_is_set_where_the_executors_run_on_this_machine_and_given_ba
     assert child.returncode == 0, err
     assert json.loads(out.splitlines()[-1]) == {"problem": ""}
     assert sysfs.cap(machine) == "1900000"
-    assert "frequency" in set(read(tmp_path / "journal.jsonl").reconfigurations["knob"])
+    assert "frequency" in set(read(tmp_path / "journal.jsonl").changes["knob"])
 
 
 @pytest.mark.kill
