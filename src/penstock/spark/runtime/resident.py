@@ -41,6 +41,7 @@ from penstock.spark.runtime.orders import (
     Members,
     StageWork,
 )
+from penstock.spark.runtime.source_away import SourceAwayError
 from penstock.spark.runtime.task import without_spark
 
 
@@ -299,7 +300,9 @@ class _Unpickler(pickle.Unpickler):
 def _failure(job: int, error: Exception) -> Failed:
     """The failure as the driver can unpickle it: a user's own exception class may not be known there."""
     if isinstance(error, PenstockError):
-        return Failed(job, PenstockError(str(error)))
+        # The driver tries a batch again whose source may come back.
+        known = SourceAwayError if isinstance(error, SourceAwayError) else PenstockError
+        return Failed(job, known(str(error)))
     import traceback
 
     trace = "".join(traceback.format_exception(error)).rstrip()
