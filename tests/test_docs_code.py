@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.java_gateway import JavaObject
 from typer.testing import CliRunner
 
 import penstock as ps
@@ -131,7 +132,8 @@ def run_block(block, folder, names, servers=""):
 
 def active(names):
     """The runs that a page has started and that go on."""
-    found = [v for v in names.values() if hasattr(v, "page_address")]
+    # An object of Java's has whatever it is asked for.
+    found = [v for v in names.values() if hasattr(v, "page_address") and not isinstance(v, JavaObject)]
     return [run for run in found if (run.is_active if hasattr(run, "is_active") else run.active)]
 
 
