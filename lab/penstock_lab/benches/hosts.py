@@ -32,7 +32,7 @@ DRIVER, FIRST, SECOND = 0, 1, 2
 DIMS = 4
 ROW = 8 * (DIMS + 3)
 #: What may cross the network for each row: once its bytes to the worker that needs it, once to the store as state and results, and
-#: as much again for all else (frames, heartbeats, tasks, what is fetched anew after a host is lost). Said before it was measured.
+#: as much again for all else (frames, heartbeats, tasks, what is fetched anew after a host is lost).
 TIMES = 3
 #: The batch after which the first host is cut off, and the one after which the second is killed.
 CUT, KILL = 10, 30
@@ -89,9 +89,8 @@ def _add(report: ResultsPage, part: str, sizes: Sizes) -> None:
         equal = "yes" if found["equal"] else "no"
         report.claim(f"the output of the {kind} is right ({words})", "yes", equal, found["equal"])
         _claim_small(report, f"{kind}, {words}", found)
-        if (
-            disturbance != "executors"
-        ):  # there one host has executors enough for all workers, and Spark chooses
+        # Where executors come and go, one host has enough for all workers, and Spark chooses.
+        if disturbance != "executors":
             _claim_apart(report, f"{kind}, {words}", found)
         if disturbance == "cut":
             report.claim(
