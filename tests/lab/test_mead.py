@@ -6,8 +6,7 @@ import pytest
 
 from penstock.core.errors import PenstockError
 from penstock_lab.benches.mead import LONG, PARTS, RECORDED, TARGETS, _claims, _plot, cells, tell
-from penstock_lab.cell_attempts import attempt_all, missing
-from penstock_lab.cell_runs import CellRuns
+from penstock_lab.cell_runs import CellRuns, attempt_all, missing
 from penstock_lab.part_pages import write_page
 from penstock_lab.results import ResultsPage
 

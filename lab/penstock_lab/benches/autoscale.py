@@ -23,8 +23,7 @@ from penstock.spark.cluster import LocalCluster
 from penstock.traffic import map2, poisson
 from penstock.traffic.trace import read_trace
 from penstock_lab.benches.autoscale_goals import MOST, REACTIVE, judge
-from penstock_lab.cell_attempts import attempt_all, missing
-from penstock_lab.cell_runs import Cell, CellRuns, Figures, Spread, kept_runs
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, Spread, attempt_all, kept_runs, missing
 from penstock_lab.data import data_folder
 from penstock_lab.results import ResultsPage, Table
 from penstock_lab.trials.autoscale import AutoscaleTrial, request

@@ -6,13 +6,12 @@ only what is there. Runs of other constants do not count, nor do those of a mach
 slower than it is now (with ``--minutes 0``: than it was at the newest run). A quick look keeps nothing.
 """
 
-import tempfile
 from collections.abc import Callable
 from math import isnan
 from pathlib import Path
 
 from penstock.core.errors import unknown
-from penstock_lab.cell_runs import RUNS, CellRuns, plain_loop
+from penstock_lab.cell_runs import CellRuns, kept_runs, plain_loop
 from penstock_lab.results import ResultsPage
 
 #: Parts that can be run alone; the page keeps those that were run before.
@@ -25,15 +24,12 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
         raise unknown("part of the elastic benchmark", part, PARTS)
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("Elasticity on live Spark", "penstock bench elastic" + words)
-    if quick:
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-            _parts()[part or PARTS[0]](page, CellRuns(Path(scratch), runs=1), True)
-        return page
-    kept = CellRuns.beside(folder / "elastic", RUNS, minutes)
-    kept.machine = speed_that_counts(kept, minutes)
-    for name, add in _parts().items():
-        if part in (name, None):
-            add(page, kept, False)
+    with kept_runs(folder / "elastic", quick, minutes) as kept:
+        if not quick:
+            kept.machine = speed_that_counts(kept, minutes)
+        for name, add in _parts().items():
+            if name == part or (part is None and (not quick or name == PARTS[0])):
+                add(page, kept, quick)
     return page
 
 

@@ -16,8 +16,7 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.benches.mead_run import LONG, RECORDED, one_run
-from penstock_lab.cell_attempts import attempt_all, missing
-from penstock_lab.cell_runs import Cell, CellRuns, kept_runs
+from penstock_lab.cell_runs import Cell, CellRuns, attempt_all, kept_runs, missing
 from penstock_lab.data import data_file
 from penstock_lab.results import ResultsPage, Table
 

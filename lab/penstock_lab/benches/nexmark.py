@@ -15,8 +15,7 @@ import pyarrow as pa
 from penstock.core.errors import unknown
 from penstock_lab.benches.nexmark_live import live
 from penstock_lab.benches.nexmark_policies import policies
-from penstock_lab.cell_attempts import missing
-from penstock_lab.cell_runs import Cell, CellRuns, Figures, kept_runs
+from penstock_lab.cell_runs import Cell, CellRuns, Figures, kept_runs, missing
 from penstock_lab.nexmark import QUERIES
 from penstock_lab.nexmark.events import generate
 from penstock_lab.results import ResultsPage, Table
