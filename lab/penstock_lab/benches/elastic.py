@@ -27,9 +27,8 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     with kept_runs(folder / "elastic", quick, minutes) as kept:
         if not quick:
             kept.machine = speed_that_counts(kept, minutes)
-        for name, add in _parts().items():
-            if name == part or (part is None and (not quick or name == PARTS[0])):
-                add(page, kept, quick)
+        for name in (part,) if part else PARTS[:1] if quick else PARTS:
+            _parts()[name](page, kept, quick)
     return page
 
 
