@@ -46,9 +46,10 @@ WAYS: dict[str, tuple[str, str]] = {
 }
 #: The most telling first: a call may be ended early.
 ORDER = (MOST, REACTIVE, "Mpc", "Mead", *WAYS)
-QUICK = (MOST, "Mpc")
-#: Seconds of each load, and of a quick look.
-SECONDS, QUICK_SECONDS = 300.0, 24.0
+#: Seconds of each load.
+SECONDS = 300.0
+#: Ways of a quick look, its seconds and those of its warm-up.
+QUICK, QUICK_SECONDS, QUICK_WARM = ("Mpc",), 16.0, 10.0
 TARGET = 6.0
 #: Rows a second on average; what the arrivals of the first run are drawn by.
 RATE, SEED = 600.0, 5
@@ -117,7 +118,7 @@ def tell(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell], folder: Pat
         name = "autoscale-" + load.partition(" ")[0].partition("(")[0].lower()
         curves = {cell.way: curve for cell in own if (curve := _curve(kept.folder, cell)) is not None}
         if curves:
-            report.plots.append(_plot(folder / f"{name}.png", curves, _span(load, curves), TARGET))
+            report.plots.append(_plot(folder / f"{name}.png", curves, _span(own[0], curves), TARGET))
     judge(report, kept, cells, TARGET)
 
 
@@ -125,7 +126,9 @@ def cells_of(quick: bool) -> list[Cell]:
     """Every way under every load, those that tell most first; a quick look is at one load."""
     loads = make_loads(1.0).names[::-1]  # the MAP(2) stream has the longer bursts
     ways = QUICK if quick else tuple(dict.fromkeys(ORDER))
-    constants = {"seconds": QUICK_SECONDS if quick else SECONDS, "rate": RATE, "target": TARGET, "seed": SEED}
+    constants = {"seconds": SECONDS, "warm_up": WARM, "rate": RATE, "target": TARGET, "seed": SEED}
+    if quick:
+        constants |= {"seconds": QUICK_SECONDS, "warm_up": QUICK_WARM}
     made = [
         Cell("autoscale", load, way, constants) for load in (loads[:1] if quick else loads) for way in ways
     ]
@@ -134,7 +137,7 @@ def cells_of(quick: bool) -> list[Cell]:
 
 def one_run(cell: Cell, number: int, master: str, place: Path) -> Figures:
     """One run in a process of its own; the curves of the first are kept for the plot. Ways with the same number have the same rows."""
-    loads = make_loads(cell.spec["seconds"], seed=SEED + number).only(cell.load)
+    loads = make_loads(cell.spec["seconds"], cell.spec["warm_up"], SEED + number).only(cell.load)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
         np.save(Path(scratch) / "arrivals.npy", loads.arrivals)
         trial = _trial(cell.way, master, Path(scratch), TARGET)
@@ -152,10 +155,10 @@ def _curve(place: Path, cell: Cell) -> Any:
     return found["times"], found["held"], found["slots"], found["rate"]
 
 
-def _span(load: str, curves: dict[str, Any]) -> "Loads":
+def _span(cell: Cell, curves: dict[str, Any]) -> "Loads":
     """Where the load begins and ends, for the plot."""
     seconds = len(next(iter(curves.values()))[3])
-    return Loads(np.empty(0), ((load, WARM, float(seconds)),))
+    return Loads(np.empty(0), ((cell.load, cell.spec["warm_up"], float(seconds)),))
 
 
 @dataclass(frozen=True)
@@ -179,10 +182,10 @@ class Loads:
         return Loads(moved, ((name, first, first + end - start),))
 
 
-def make_loads(seconds: float, rate: float = RATE, seed: int = SEED) -> Loads:
+def make_loads(seconds: float, warm_up: float = WARM, seed: int = SEED, rate: float = RATE) -> Loads:
     """Warm-up, the recorded trace where it is there, the MAP(2) stream, one after the other."""
-    pieces: list[Floats] = [poisson(rate).sample(WARM, seed)]
-    parts, start = [], WARM
+    pieces: list[Floats] = [poisson(rate).sample(warm_up, seed)]
+    parts, start = [], warm_up
     bursts: list[tuple[str, Floats]] = []
     recorded = _bellcore(rate, seconds)
     if recorded is not None:
@@ -298,7 +301,7 @@ def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
         overhead = Spread.of([100 * run["overhead"] for run in kept.of(cell)])
         rows.append((cell.way, *(str(kept.spread(cell, f)) for f in FIGURES), str(overhead)))
     note = (
-        f"Mean ± standard deviation of the runs, {own[0].spec['seconds']:g} s each after {WARM:g} s of warm-up; runs with the same number have the same rows. "
+        f"Mean ± standard deviation of the runs, {own[0].spec['seconds']:g} s each after {own[0].spec['warm_up']:g} s of warm-up; runs with the same number have the same rows. "
         f"Target: 95 % of rows done within {TARGET:g} s of their arrival. Violations count slots of {SLOT:g} s of arrivals "
         "whose own 95th percentile is later. Core-seconds count every registered executor (starting and leaving ones "
         f"too) at half a core. Changes are executors that came or went. {kept.speed(own)}"

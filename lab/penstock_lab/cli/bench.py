@@ -11,6 +11,8 @@ from rich.console import Console
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.output_folder import output_folder
+from penstock_lab.cell_runs import RUNS
+from penstock_lab.page_runs import run_often
 from penstock_lab.part_pages import write_page
 
 #: Benchmark -> what it measures; the module ``penstock_lab.benches.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
@@ -38,6 +40,9 @@ BENCHES: dict[str, str] = {
     "sim": "simulator speed and control cost",
     "soak": "what grows while a query and a flow run for long",
 }
+
+#: Comparisons on live Spark whose runs differ from each other; those of other benchmarks are kept one by one, or are not timed.
+LIVE = ("flow", "growth", "interference", "latency", "query", "rescale", "windows")
 
 #: Pages whose name differs from the benchmark's, since a paper's page has it already.
 PAGES = {"mead": "mead-spark"}
@@ -75,6 +80,12 @@ def bench(
         help="How long, where a benchmark can be long or short (soak, chaos), or how long to begin runs, where the next call "
         "goes on (autoscale, elastic, mead).",
     ),
+    runs: int | None = typer.Option(
+        None,
+        min=1,
+        help="How often, each in a process of its own, with the spread of all figures; three times unless told, but for a quick "
+        f"look ({', '.join(LIVE)}).",
+    ),
     output: Path = typer.Option(
         Path("penstock-runs/bench"), "--output", "-o", help="Folder for the page and its plots."
     ),
@@ -90,7 +101,14 @@ def bench(
     strange = [word for word in given if word not in inspect.signature(run).parameters]
     if strange:
         raise PenstockError(f"The benchmark '{name}' knows no --{strange[0]}; leave it out.")
-    report = run(quick=quick, folder=output, **given)
+    if runs is not None and name not in LIVE:
+        raise PenstockError(f"The benchmark '{name}' knows no --runs; leave it out.")
+    times = runs or (1 if quick or name not in LIVE else RUNS)
+    report = (
+        run_often(times, run, quick=quick, folder=output, **given)
+        if times > 1
+        else run(quick=quick, folder=output, **given)
+    )
     # A page that is printed again from runs that were kept has their seconds.
     report.seconds = max(report.seconds, time.perf_counter() - start)
     # Some benchmarks keep what their parts came to by themselves; those that name PARTS leave it to the page.
