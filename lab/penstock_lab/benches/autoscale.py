@@ -5,8 +5,6 @@ its own: a warm-up, then the Bellcore trace sped up, or a MAP(2) stream with ind
 beside the page, so the same call again goes on where it stopped; ``--minutes`` ends a call early.
 """
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from penstock.core.arrays import Floats
-from penstock.core.errors import PenstockError
 from penstock.core.journal import read
 from penstock.picture import BLUE, GREEN, INK, PURPLE, RED, picture
 from penstock.spark.cluster import LocalCluster
@@ -27,6 +24,7 @@ from penstock_lab.cell_runs import Cell, CellRuns, Figures, Spread, attempt_all,
 from penstock_lab.data import data_folder
 from penstock_lab.results import ResultsPage, Table
 from penstock_lab.trials.autoscale import AutoscaleTrial, request
+from penstock_lab.trials.process import result_of
 
 #: Seconds in which executors come up and compile, and a policy that fits models sees warm batches before it is judged.
 WARM = 60.0
@@ -219,18 +217,8 @@ def _trial(name: str, master: str, work: Path, target: float) -> AutoscaleTrial:
 def measured(name: str, trial: AutoscaleTrial, loads: Loads) -> tuple[list[AutoscaleResult], Any]:
     """Run a trial; what it did under each load, and its curves."""
     patience = float(loads.arrivals[-1]) + 240.0
-    command = [sys.executable, "-m", "penstock_lab.trials.autoscale", str(request(trial))]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
-    except subprocess.TimeoutExpired as late:
-        raise PenstockError(
-            f"The trial of {name} took more than {patience:.0f} s; run it again on a quieter machine."
-        ) from late
     folder = Path(trial.folder)
-    if done.returncode or not (folder / "result.npz").exists():
-        why = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise PenstockError(f"The trial of {name} failed ({why}); run it again on a quieter machine.")
-    result = np.load(folder / "result.npz")
+    result = result_of("penstock_lab.trials.autoscale", request(trial), folder, name, patience)
     journal = read(folder / "journal.jsonl")
     offset = float(result["journal_began"] - result["began"])
     delays = row_delays(loads.arrivals, result["rows"], result["ends"] - float(result["began"]))

@@ -1,15 +1,13 @@
 """One run of MEAD's log analysis in a process of its own: what is sent, and what its lines and operators came to."""
 
 import gzip
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from penstock.core.arrays import Floats
-from penstock.core.errors import PenstockError
 from penstock.core.journal import read
 from penstock.traffic import map2
 from penstock.traffic.trace import read_trace
@@ -18,6 +16,7 @@ from penstock_lab.cell_runs import Cell, Figures
 from penstock_lab.data import data_file
 from penstock_lab.trials.chain import Request, write
 from penstock_lab.trials.chain_logs import SAMPLE
+from penstock_lab.trials.process import result_of
 
 #: Seconds in which workers come up and a policy sees its first batches before it is judged.
 WARM = 15.0
@@ -41,8 +40,9 @@ def one_run(cell: Cell, master: str) -> Figures:
             cell.spec["target"],
             branched=cell.part == "branch",
         )
-        _run(request, cell.way, float(arrivals[-1]) + 180.0)
-        return _figures(own, arrivals)
+        patience = float(arrivals[-1]) + 180.0
+        result = result_of("penstock_lab.trials.chain", write(request), own, cell.way, patience)
+        return _figures(result, own, arrivals)
 
 
 def arrivals_of(load: str, rate: float, seconds: float) -> Floats:
@@ -63,21 +63,7 @@ def _lines() -> list[str]:
         return file.read().splitlines()
 
 
-def _run(request: Request, way: str, patience: float) -> None:
-    command = [sys.executable, "-m", "penstock_lab.trials.chain", str(write(request))]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
-    except subprocess.TimeoutExpired as late:
-        raise PenstockError(
-            f"The run of {way} took more than {patience:.0f} s; run it again on a quieter machine."
-        ) from late
-    if done.returncode or not (Path(request.folder) / "result.npz").exists():
-        why = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise PenstockError(f"The run of {way} failed ({why}); run it again on a quieter machine.")
-
-
-def _figures(folder: Path, arrivals: Floats) -> Figures:
-    result = np.load(folder / "result.npz")
+def _figures(result: Any, folder: Path, arrivals: Floats) -> Figures:
     delays = row_delays(arrivals, result["rows"], result["ends"] - float(result["began"]))
     delays = delays[arrivals >= WARM]
     tables = read(folder / "journal.jsonl")
