@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import penstock as ps
 from penstock.dataflow import running_count
 from penstock.spark import DeltaTable, KafkaTopic, session
@@ -29,6 +31,7 @@ def main(path: str) -> None:
         "skyline": skyline,
         "skyline to Delta": skyline,
         "words": words,
+        "each word": words,
         "skyline by hand": kafka_by_hand.skyline,
         "skyline to Delta by hand": kafka_by_hand.skyline_to_delta,
         "words by hand": kafka_by_hand.words,
@@ -61,17 +64,31 @@ def skyline(spark: Any, spec: Mapping[str, Any]) -> Any:
     )
 
 
-@ps.operator(keys="word", state={"n": "int64"}, output={"word": str, "n": "int64", "at": "timestamp"})
-def counted(rows: Any, state: Any, output: Any) -> None:
-    """The count of a word each time it comes."""
+_COUNT: dict[str, Any] = {"word": str, "n": "int64", "at": "timestamp"}
+
+
+@ps.operator(keys="word", state={"n": "int64"}, output=_COUNT)
+def counted_each(rows: Any, state: Any, output: Any) -> None:
+    """The count of a word each time it comes: the same however rows are cut into batches."""
     count = running_count(rows.slots, state["n"])
     output.emit({"word": rows.column("word"), "n": count, "at": rows.column("at")})
 
 
+@ps.operator(keys="word", state={"n": "int64"}, output=_COUNT)
+def counted(rows: Any, state: Any, output: Any) -> None:
+    """The counts of the words of a batch, each once, as Spark's update mode has it."""
+    count = running_count(rows.slots, state["n"])
+    last = np.sort(rows.last[rows.last >= 0])
+    output.emit(
+        {"word": rows.column("word").take(last), "n": count[last], "at": rows.column("at").take(last)}
+    )
+
+
 def words(spark: Any, spec: Mapping[str, Any]) -> Any:
-    """Running counts of words, to a topic and to a Delta table."""
+    """Running counts of words, to a topic and to a Delta table; each time a word comes, or once a batch."""
+    operator = counted_each if spec["kind"] == "each word" else counted
     flow = ps.Flow("words")
-    counts = flow.source("words", _source(spark, spec, WORDS)).through(counted)
+    counts = flow.source("words", _source(spark, spec, WORDS)).through(operator)
     counts.sink("topic", KafkaTopic(spec["servers"], spec["answers"], key="word"))
     counts.sink("table", DeltaTable(f"{spec['work']}/table"))
     return flow.start(
@@ -80,7 +97,7 @@ def words(spark: Any, spec: Mapping[str, Any]) -> Any:
         engine="resident",
         dead_letters=_topic(spec, "dead"),
         trigger=spec["trigger"],
-        replicas={"counted": 2},
+        replicas={operator.name: 2},
         available_now=spec.get("drain", False),
     )
 

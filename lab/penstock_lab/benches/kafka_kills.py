@@ -21,7 +21,7 @@ BATCHES = 60
 #: Of so many messages one is late and one cannot be parsed.
 SPOILT = 500
 #: Kind of a driver -> what it runs, in words.
-LABELS = {"skyline": "the skyline query", "words": "word count"}
+LABELS = {"skyline": "the skyline query", "each word": "word count"}
 #: Role -> what its topic holds, in words.
 ROLES = {"answers": "messages", "late": "late rows", "dead": "dead letters"}
 
@@ -50,7 +50,7 @@ def flow_kills(report: ResultsPage, setting: Setting) -> None:
         dead = committed(setting.broker, spec["dead"])
         return {"messages": messages, "rows of the table": table, "dead letters": dead}
 
-    _compared(report, setting, "words", "words", ("answers", "dead"), answers)
+    _compared(report, setting, "each word", "words", ("answers", "dead"), answers)
 
 
 def _compared(

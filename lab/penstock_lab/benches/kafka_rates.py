@@ -37,7 +37,7 @@ WAYS = {
     "skyline by hand": "by hand: Spark's source and sink, collect_list, paretoset",
     "skyline to Delta": "skyline of 8 attributes, windows of 1 s, to Delta",
     "skyline to Delta by hand": "by hand: Spark's source, collect_list, paretoset, foreachBatch to Delta",
-    "words": "count of each word as it comes, to a topic and to Delta",
+    "words": "counts of the words of a batch, to a topic and to Delta",
     "words by hand": "by hand: Spark's count in update mode, foreachBatch to both",
 }
 
@@ -67,9 +67,9 @@ def delta(report: ResultsPage, setting: Setting) -> None:
 def words(report: ResultsPage, setting: Setting) -> None:
     """Running word counts to a topic and to a Delta table, by Penstock and by hand, at the highest rate that is held."""
     note = (
-        "Every word that comes leaves twice as a count, once to each place. By hand there is one count a word and batch, and a "
-        "batch that is tried again comes twice. The lag is from the time in a message to its last count at a reader of committed messages; a "
-        "message by hand has the newest time of its word in the batch, so what came earlier in the batch is not in its lag: too short for by hand."
+        "Both ways give out a count for each word of a batch, to either place, with the newest time of the word in the batch; the lag is from that "
+        "time to the count's arrival at a reader of committed messages, so what came earlier in a batch waited for longer. By hand a batch that is "
+        "tried again comes twice."
     )
     rate = _highest_held(report, setting, "words")
     _compared(
@@ -151,8 +151,12 @@ def _claim_pairs(
     report: ResultsPage, text: str, pairs: Sequence[tuple[Figures, Figures]], figure: str, better: int
 ) -> None:
     held = sum(better * (a[figure] - b[figure]) > 0 for a, b in pairs)
-    measured = "; ".join(f"{a[figure]:.4g} against {b[figure]:.4g}" for a, b in pairs)
+    measured = "; ".join(f"{_told(a[figure])} against {_told(b[figure])}" for a, b in pairs)
     report.claim(text, "in every pair of runs", measured, every(held, len(pairs)))
+
+
+def _told(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _holds(run: Figures, rate: int) -> bool:

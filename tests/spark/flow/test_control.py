@@ -450,6 +450,33 @@ def test_rows_arrive_in_the_time_since_the_batch_before(tmp_path):
     run.finish()
 
 
+def seen_with_rows_left(folder, *left, limited=True):
+    """Observations of batches of 1000 rows a second, 0.4 s long each, which leave so many rows at the source."""
+    run, _ = started(folder)
+    profiles = []
+    run.listen(profiles.append)
+    run.feed(rows(np.arange(1000)))
+    plant = FlowPlant(run._program, trigger=1.0)
+    for second, waiting in enumerate(left):
+        batch = dataclasses.replace(profiles[0], started=1000.0 + second, seconds=0.4)
+        plant.put(dataclasses.replace(batch, left=waiting, limited=limited))
+    run.finish()
+    return [report.observation for report in plant.reports()]
+
+
+def test_rows_that_a_limit_for_batches_holds_back_have_arrived_too(tmp_path):
+    seen = seen_with_rows_left(tmp_path, 0.0, 500.0, 1000.0, 800.0)
+    assert [o.stage("count/0").arrival_rate for o in seen[1:]] == [1500.0, 1500.0, 800.0]
+
+
+def test_rows_that_were_held_back_waited_for_longer(tmp_path):
+    held = seen_with_rows_left(tmp_path / "held", 2400.0, 2400.0)[1].latency
+    taken = seen_with_rows_left(tmp_path / "taken", 400.0, 400.0)[1].latency
+    assert held.mean == pytest.approx(taken.mean + 2.0)  # 2,000 rows are before them, at 1,000 a second
+    free = seen_with_rows_left(tmp_path / "free", 2400.0, 2400.0, limited=False)[1].latency
+    assert free == taken  # what came while the batch was at work
+
+
 def test_a_routing_that_came_with_refused_replicas_is_refused_with_them(tmp_path):
     run, _ = started(tmp_path)
     run.feed(rows(np.arange(100)))

@@ -246,6 +246,19 @@ def test_nothing_shrinks_while_rows_that_wait_at_the_source_are_worked_off(query
     assert done.program.workers == (1, 2)
 
 
+def test_rows_that_a_limit_for_batches_holds_back_have_arrived_too(query_run, monkeypatch):
+    done = query_run(batches=1)
+    heard = []
+    done.program.listeners.add(heard.append)
+    outcome = replace(
+        done.outcomes[0], figures=replace(done.outcomes[0].figures, rows=1000, arrival_rate=1000.0)
+    )
+    for second, left in enumerate((0.0, 500.0, 1000.0, math.nan)):
+        monkeypatch.setattr("penstock.spark.query.program.time.time", lambda now=1000.0 + second: now)
+        done.program.committed(SimpleNamespace(left=left), outcome, 0.2, None)
+    assert [figures.arrival_rate for figures in heard] == [1000.0, 1500.0, 1500.0, 1000.0]
+
+
 def test_a_listener_that_raises_costs_a_warning_and_no_batch(query_run, caplog):
     done = query_run(batches=1)
     heard = []

@@ -85,6 +85,8 @@ class FlowPlant(BatchedPlant[Profile]):
         self._batches: deque[SeenBatch] = deque(maxlen=HISTORY)
         self._varied: dict[str, Variability] = {}
         self._overhead = nan
+        #: Rows a second that reach the source; when the last batch was committed, and what it left there.
+        self._rate, self._last = nan, (nan, nan)
         self._start = time.time()
         self._before: float | None = None
         self._changed: tuple[float, LastChange] | None = None
@@ -104,7 +106,7 @@ class FlowPlant(BatchedPlant[Profile]):
             seen.period,
             tuple(self._stage(p, seen, levels) for p in layout.pipelines),
             tuple(self._region(r, seen, layout) for r in self._program.definition.regions),
-            latency=latency(list(self._batches)[-1:]),
+            latency=latency(list(self._batches)[-1:], self._rate),
             slots=self._room.slots,
             extra={
                 "batches": 1.0,
@@ -123,7 +125,11 @@ class FlowPlant(BatchedPlant[Profile]):
 
     def _remember(self, profile: Profile) -> None:
         gap = profile.started - self._batches[-1].start if self._batches else nan
-        self._batches.append(SeenBatch(profile.batch, profile.started, profile.seconds, profile.rows, gap))
+        self._rate = self._arrivals(profile, gap)
+        held = max(0.0, profile.left - self._rate * profile.seconds) if profile.limited else nan
+        self._batches.append(
+            SeenBatch(profile.batch, profile.started, profile.seconds, profile.rows, gap, held)
+        )
         fresh = max(0.0, profile.seconds - seconds_in_tasks(profile, self._program))
         # What the first batches cost is loading and compiling; the first warm one takes their place.
         cold = len(self._batches) <= COLD + 1
@@ -131,6 +137,18 @@ class FlowPlant(BatchedPlant[Profile]):
         if profile.change is not None:
             cost = LastChange(0.0, profile.change.pause, float(profile.change.delayed), profile.change.bytes)
             self._changed = (profile.started, cost)
+
+    def _arrivals(self, profile: Profile, gap: float) -> float:
+        """Rows a second that reached the source: those taken, and by how much more wait there than at the commit before.
+
+        Where the source does not tell what waits, those taken since the batch before was handed over.
+        """
+        commit, (before, waiting) = profile.started + profile.seconds, self._last
+        self._last = commit, profile.left
+        grown, seconds = profile.left - waiting, commit - before
+        if isnan(grown):
+            grown, seconds = 0.0, profile.seconds if isnan(gap) else gap
+        return max(0.0, profile.rows + grown) / max(seconds, 1e-3)
 
     def apply(self, decision: Decision) -> Applied:
         """Ask for the changes from the next batch on; those of a region are made together or not at all."""
@@ -236,7 +254,7 @@ class FlowPlant(BatchedPlant[Profile]):
             self._replicas(region, seen),
             region=pipeline.region,
             downstream=self._downstream(pipeline, profile.plan),
-            arrival_rate=taken / self._since_last_batch(profile),
+            arrival_rate=self._rate * taken / profile.rows if profile.rows else 0.0,
             busy_time=sum(busy),
             tuples_in=taken,
             tuples_out=float(last.rows_out) if last is not None else 0.0,
@@ -284,13 +302,7 @@ class FlowPlant(BatchedPlant[Profile]):
         """Rows that a pipeline will get from those that wait at the source beyond one trigger."""
         if not profile.rows or not self._trigger > 0:
             return 0.0
-        rate = profile.rows / self._since_last_batch(profile)
-        return backlog(profile.left, rate, profile.seconds, self._trigger) * taken / profile.rows
-
-    def _since_last_batch(self, profile: Profile) -> float:
-        """Seconds in which the rows of a batch arrived: since the batch before was handed over."""
-        gap = self._batches[-1].gap
-        return max(profile.seconds if isnan(gap) else gap, 1e-3)
+        return backlog(profile.left, self._rate, profile.seconds, self._trigger) * taken / profile.rows
 
     def _cpu(self, region: Region) -> Capacity | None:
         """The share of a core that each replica may use, where the flow has control groups and the region tasks."""

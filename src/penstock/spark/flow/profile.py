@@ -79,6 +79,8 @@ class Profile:
     extra: Mapping[str, float] = field(default_factory=dict)
     #: Rows that the source has beyond those of the batch; nan where nobody can tell.
     left: float = nan
+    #: Whether some of them may have been there when the batch was planned, and were held back by a limit of rows a batch.
+    limited: bool = False
     #: Region -> seconds that a tuple of each key group costs, where that has been measured.
     costs: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 

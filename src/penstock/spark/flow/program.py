@@ -189,7 +189,8 @@ class FlowProgram:
         if not self._listeners:
             return {}
         seen = profile_of(self.definition, batch.id, batch.started, seconds, self._last)
-        self.profile = replace(seen, left=batch.left, costs=self._key_costs(seen, self._last))
+        costs = self._key_costs(seen, self._last)
+        self.profile = replace(seen, left=batch.left, limited=batch.rows.limited, costs=costs)
         self._listeners.tell(self.profile)
         return {}
 

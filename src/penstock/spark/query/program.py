@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import nan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -78,6 +78,7 @@ class QueryProgram:
         self._worked = (query.pane_workers, query.window_workers)
         self._previous: float | None = None
         self._left = nan  # rows that the last batch left at the source
+        self._committed = nan  # when that was
         #: Utilisation of the pane workers in the batch before, where they are resident.
         self._rho: float | None = None
 
@@ -263,13 +264,18 @@ class QueryProgram:
     ) -> Mapping[str, Any]:
         """Tell those who listen; the figures that are known only now."""
         assert isinstance(outcome.figures, QueryFigures)
-        left = batch.left
-        waiting = backlog(left, outcome.figures.arrival_rate, seconds, self.trigger)
-        figures = replace(outcome.figures, seconds=seconds, committed=time.time(), backlog=waiting)
+        left, now = batch.left, time.time()
+        more = left - self._left
+        figures = replace(outcome.figures, seconds=seconds, committed=now)
+        if not isnan(more):  # rows that a limit for batches holds back have arrived, too
+            figures = replace(
+                figures, arrival_rate=max(0.0, figures.rows + more) / max(now - self._committed, 1e-3)
+            )
+        figures = replace(figures, backlog=backlog(left, figures.arrival_rate, seconds, self.trigger))
         if effort is not None and effort.lanes:
-            figures = figures.on_workers(effort, left - self._left)
+            figures = figures.on_workers(effort, more)
             self._rho = figures.utilisation_panes
-        self._left = left
+        self._left, self._committed = left, now
         self.listeners.tell(figures)
         return figures.progress()
 

@@ -60,6 +60,8 @@ class BatchRows:
     schema: StructType | None = None
     #: Tells how many rows the source has beyond those of the batch, where the run reads it itself.
     left: Callable[[], float] | None = None
+    #: Whether the source was told how many rows a batch may have, so that some may have been held back.
+    limited: bool = False
 
     @property
     def tasks(self) -> int:

@@ -124,7 +124,9 @@ class OwnLoop:
         try:
             readings = self._source.readings(self._offset, end)
             left = partial(self._source.backlog, end)
-            rows = BatchRows(readings=readings, schema=self._source.spark_schema, left=left)
+            rows = BatchRows(
+                readings=readings, schema=self._source.spark_schema, left=left, limited=self._source.limited
+            )
             self._process(rows, self._batch, Span(self._offset, end))
         except SourceAwayError as error:
             self._warn(f"{error} The batch is tried again.")

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.spark.versions import ReadAllAvailable, SupportsTriggerAvailableNow, arrow_schema
+from penstock.spark.versions import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow, arrow_schema
 
 Offset = dict[str, Any]
 
@@ -66,11 +66,18 @@ class PythonSource:
         """Where the stream begins."""
         return dict(self.reader.initialOffset())
 
+    @property
+    def limited(self) -> bool:
+        """Whether a batch may have so many rows only."""
+        return not isinstance(self._limit(), ReadAllAvailable)
+
+    def _limit(self) -> ReadLimit:
+        return getattr(self.reader, "getDefaultReadLimit", ReadAllAvailable)()
+
     def latest(self, start: Offset) -> Offset:
         """How far a batch that begins at ``start`` may go now."""
-        limit = getattr(self.reader, "getDefaultReadLimit", ReadAllAvailable)()
         try:
-            return dict(self.reader.latestOffset(start, limit))
+            return dict(self.reader.latestOffset(start, self._limit()))
         except TypeError:  # the older form has no arguments
             return dict(self.reader.latestOffset())  # type: ignore[call-arg]
 

@@ -6,6 +6,7 @@ checkpoint goes on exactly where the last one ended.
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -115,7 +116,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield make(messages, self._schema)
 
     def backlog(self, end: Offsets) -> int | None:
-        """Messages that were there when the last batch was planned and that it left."""
+        """Messages that the topics have beyond ``end`` by now; of brokers that do not answer what is known of them."""
+        with suppress(SourceAwayError, TopicGoneError):
+            self._last = self._frozen or self._ask().latest()
         return None if self._last is None else behind(end, self._last)
 
     def commit(self, end: Offsets) -> None:
