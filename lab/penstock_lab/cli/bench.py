@@ -3,17 +3,18 @@
 import inspect
 import json
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.output_folder import output_folder
-from penstock_lab.cell_runs import RUNS
-from penstock_lab.page_runs import run_often
 from penstock_lab.part_pages import write_page
+from penstock_lab.results import ResultsPage
 
 #: Benchmark -> what it measures; the module ``penstock_lab.benches.NAME`` has ``run(quick: bool, folder: Path) -> Report``.
 BENCHES: dict[str, str] = {
@@ -43,6 +44,8 @@ BENCHES: dict[str, str] = {
 
 #: Comparisons on live Spark whose runs differ from each other; those of other benchmarks are kept one by one, or are not timed.
 LIVE = ("flow", "growth", "interference", "latency", "query", "rescale", "windows")
+#: How often these are run unless told.
+RUNS = 3
 
 #: Pages whose name differs from the benchmark's, since a paper's page has it already.
 PAGES = {"mead": "mead-spark"}
@@ -65,6 +68,12 @@ def page_of(name: str, part: str | None) -> tuple[str, str | None]:
     """
     own = PART_PAGES.get((name, part or ""))
     return (own, None) if own else (PAGES.get(name, name), part)
+
+
+def _made(runs: int, run: Callable[..., ResultsPage], **given: Any) -> ResultsPage:
+    from penstock_lab.page_runs import run_often  # it loads what computes
+
+    return run(**given) if runs == 1 else run_often(runs, run, **given)
 
 
 def bench(
@@ -103,12 +112,8 @@ def bench(
         raise PenstockError(f"The benchmark '{name}' knows no --{strange[0]}; leave it out.")
     if runs is not None and name not in LIVE:
         raise PenstockError(f"The benchmark '{name}' knows no --runs; leave it out.")
-    times = runs or (1 if quick or name not in LIVE else RUNS)
-    report = (
-        run_often(times, run, quick=quick, folder=output, **given)
-        if times > 1
-        else run(quick=quick, folder=output, **given)
-    )
+    often = runs or (1 if quick or name not in LIVE else RUNS)
+    report = _made(often, run, quick=quick, folder=output, **given)
     # A page that is printed again from runs that were kept has their seconds.
     report.seconds = max(report.seconds, time.perf_counter() - start)
     # Some benchmarks keep what their parts came to by themselves; those that name PARTS leave it to the page.

@@ -86,7 +86,7 @@ class FlowPlant(BatchedPlant[Profile]):
         self._varied: dict[str, Variability] = {}
         self._overhead = nan
         #: Rows a second that reach the source; when the last batch was committed, and what it left there.
-        self._rate, self._last = nan, (nan, nan)
+        self._rate, self._committed = nan, (nan, nan)
         self._start = time.time()
         self._before: float | None = None
         self._changed: tuple[float, LastChange] | None = None
@@ -143,8 +143,8 @@ class FlowPlant(BatchedPlant[Profile]):
 
         Where the source does not tell what waits, those taken since the batch before was handed over.
         """
-        commit, (before, waiting) = profile.started + profile.seconds, self._last
-        self._last = commit, profile.left
+        commit, (before, waiting) = profile.started + profile.seconds, self._committed
+        self._committed = commit, profile.left
         grown, seconds = profile.left - waiting, commit - before
         if isnan(grown):
             grown, seconds = 0.0, profile.seconds if isnan(gap) else gap
