@@ -97,7 +97,7 @@ def words(spark: Any, spec: Mapping[str, Any]) -> Any:
         engine="resident",
         dead_letters=_topic(spec, "dead"),
         trigger=spec["trigger"],
-        replicas={operator.name: 2},
+        replicas={operator.label: 2},
         available_now=spec.get("drain", False),
     )
 
