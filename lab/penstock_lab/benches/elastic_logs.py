@@ -66,8 +66,8 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
             [(c.way, *(str(kept.spread(c, f)) for f in figures)) for c in chosen],
             f"{RATE:,} lines/s on average, looked through for 2,007 patterns by one stateful operator; resident workers, batches every "
             f"0.5 s, {SECONDS:.0f} s after {WARM:.0f} s of warm-up, mean ± standard deviation of the runs; a seed of its own for each run, "
-            "the same for all ways. A line waits half of the time since the batch before began, on average, and then for the end of its "
-            "own; what waits when the time is over counts with the age that it has by then. The CPU share is the mean over time. Models "
+            "the same for all ways. The response is from the arrival of a line to the end of its batch: lines are taken in order, and the source "
+            "tells how many have come by each commit; what waits when the time is over counts with the age that it has by then. The CPU share is the mean over time. Models "
             f"are required a mean response of {GOAL.target:g} s (a target of 1 s, tried first, left no room below the static maximum), decide "
             f"every 10 s and from 500 arrivals on; the threshold is the paper's. {kept.speed(chosen)}",
         )

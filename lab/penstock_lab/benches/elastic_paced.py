@@ -69,8 +69,8 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
             f"Rows on average over long times, and the share that a replica has: {rates}; another walk in each run and the same "
             f"for all ways (seeds 3, 6 and 8: of the first walks those whose mean in the time of a run is between 0.7 and 1.5 times that "
             f"over long times); {SECONDS:.0f} s after {WARM:.0f} s of warm-up, batches every 0.5 s, mean ± standard deviation of the "
-            "runs. P95: from the moment the batch before began, when the first tuple of a batch may have come, to the end of the "
-            "batch; on average half of the first. What waits when the time is over counts with the age that it has by then. "
+            "runs. The delay is from the arrival of a tuple to the end of its batch: tuples are taken in order, and the source tells how "
+            "many have come by each commit. What waits when the time is over counts with the age that it has by then. "
             "Policies have their defaults but for the limit of three replicas; `Mpc` is told the target, as the 95th percentile of "
             f"its model of micro-batches. {kept.speed(chosen)}",
         )

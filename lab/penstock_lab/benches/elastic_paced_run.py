@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.apps import finance, logs, trading
+from penstock.core.arrays import Floats
 from penstock.dataflow.operators import operator
 from penstock.dataflow.rows import Rows
 from penstock.spark.flow.flow import Flow
@@ -20,6 +20,8 @@ from penstock.spark.session import session
 from penstock_lab.benches.elastic_watch import Watched, changes, over_time, percentile, policy_of, watched
 
 SYMBOLS, LISTED = 50, 8_000
+#: Where the tuples of a batch are that stand for all of them.
+SPREAD = (np.arange(40) + 0.5) / 40
 #: Signatures of the log analysis: the usual seven, and names that are not to log in.
 PATTERNS = (*logs.PATTERNS, *(f"for (invalid user )?blocked{n:04d} from" for n in range(2_000)))
 
@@ -99,22 +101,30 @@ def stream(spark: Any, spec: Mapping[str, Any]) -> Any:
 
 
 def figures_of(run: Watched[Profile], scaled: str) -> dict[str, float]:
-    """A tuple waits for its batch, at most since the one before began and half of that on average, and then for its end.
-
-    What waits when the time is over came since the last batch that ended began.
-    """
-    pairs = pairwise([*run.before[-1:], *run.seen])
-    delays = [(b.started - a.started, b.seconds, float(b.rows)) for a, b in pairs if b.rows]
-    delays.append((run.ended - run.known[-1].started, 0.0, waiting(run)))
-    gaps, seconds, rows = (np.array(column) for column in zip(*delays, strict=True))
+    """Delays from the arrival of tuples to the end of their batch; of those that wait when the time is over, up to then."""
+    delays, rows = delays_of(run)
     steps = [(p.started, float(_replicas(p, scaled))) for p in [*run.known, *run.after]]
     return {
         "processed": sum(p.rows for p in run.seen) / run.seconds,
-        "delay_mean": float(np.average(gaps / 2 + seconds, weights=rows)) if rows.sum() else float("nan"),
-        "delay_p95": percentile(gaps + seconds, rows, 95),
+        "delay_mean": float(np.average(delays, weights=rows)) if rows.sum() else float("nan"),
+        "delay_p95": percentile(delays, rows, 95),
         "worker_seconds": over_time(steps, run.began, run.ended),
         "changes": changes([_replicas(p, scaled) for p in [*run.before[-1:], *run.seen]]),
     }
+
+
+def delays_of(run: Watched[Profile]) -> tuple[Floats, Floats]:
+    """Delays, and the tuples that each stands for: tuples are taken in order of arrival, and the source tells how many have come by each commit."""
+    commits = np.array([p.started + p.seconds for p in run.known])
+    taken = np.cumsum([p.rows for p in run.known], dtype=float)
+    left = np.array([0.0 if isnan(p.left) else p.left for p in run.known])
+    later = waiting(run)
+    times = np.array([run.known[0].started, *commits, run.ended])
+    come = np.maximum.accumulate([taken[0], *(taken + left), taken[-1] + later])
+    ends = [(end, last - p.rows, p.rows) for p, end, last in zip(run.known, commits, taken, strict=True)]
+    ends = [*ends[len(run.before) :], (run.ended, taken[-1], later)]
+    delays = [end - np.interp(first + rows * SPREAD, come, times) for end, first, rows in ends]
+    return np.concatenate(delays), np.repeat([rows / len(SPREAD) for _, _, rows in ends], len(SPREAD))
 
 
 def waiting(run: Watched[Profile]) -> float:

@@ -122,9 +122,10 @@ class MicroBatchRun(Controlled, Batches[P]):
             self._resident.workers.keep(source.reader)
         begin = Begin.of(self._latest, self._checkpoint.dropped, source.first)
 
-        def process(rows: BatchRows, number: int, span: Span) -> None:
+        def process(rows: BatchRows, number: int, span: Span) -> float | None:
             with self._noting():
                 self._process(rows, number, self._spark, span)
+            return self.progress.get("rows")
 
         return OwnLoop(source, process, begin, how.between, how.available_now, self._warn)
 

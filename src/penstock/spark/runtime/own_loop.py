@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
+from penstock.spark.runtime.batch_size import BatchSize
 from penstock.spark.runtime.engine import BatchRows
 from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.python_source import Offset, PythonSource, Span
@@ -22,8 +24,8 @@ IDLE = 0.02
 #: Seconds between two tries of a batch whose source does not answer.
 AWAY = 1.0
 
-#: Process the rows of a batch.
-Process = Callable[[BatchRows, int, Span], None]
+#: Process the rows of a batch; tells how many there were, where that is known.
+Process = Callable[[BatchRows, int, Span], float | None]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class OwnLoop:
         self._offset, self._batch, self._end = begin.offset, begin.batch, begin.end
         self._period = period if period == period else 0.0
         self._available_now = available_now
+        self._size = BatchSize.of(self._period)
         self._warn = warn
         self._stop = threading.Event()
         self.error: BaseException | None = None
@@ -101,7 +104,7 @@ class OwnLoop:
     def _batches(self) -> None:
         due = time.monotonic()
         while not self._stop.is_set():
-            end = self._end or self._source.latest(self._offset)
+            end = self._end or self._source.latest(self._offset, self._size.rows)
             if end == self._offset:
                 if self._available_now:
                     return
@@ -113,22 +116,29 @@ class OwnLoop:
                 continue
             self._source.commit(end)
             self._offset, self._batch, self._end = end, self._batch + 1, None
-            if self._available_now:
+            if self._available_now or self._held_back:
+                due = time.monotonic()
                 continue
             # A batch that took too long is followed by the next at once; missed starts are not made up for.
             due = max(due + self._period, time.monotonic())
             self._stop.wait(max(0.0, due - time.monotonic()))
 
+    @property
+    def _held_back(self) -> bool:
+        """Whether rows wait that the batch before could have had, but for its size."""
+        return self._source.counts and self._size.rows < inf
+
     def _tried(self, end: Offset) -> bool:
         """Run the batch up to ``end``; False where its source went away, and the batch with it."""
+        began = time.monotonic()
         try:
             readings = self._source.readings(self._offset, end)
             left = partial(self._source.backlog, end)
-            rows = BatchRows(
-                readings=readings, schema=self._source.spark_schema, left=left, limited=self._source.limited
-            )
-            self._process(rows, self._batch, Span(self._offset, end))
+            limited = self._source.limited or self._held_back
+            rows = BatchRows(readings=readings, schema=self._source.spark_schema, left=left, limited=limited)
+            taken = self._process(rows, self._batch, Span(self._offset, end))
         except SourceAwayError as error:
             self._warn(f"{error} The batch is tried again.")
             return False
+        self._size = self._size.after(taken or 0.0, time.monotonic() - began)
         return True

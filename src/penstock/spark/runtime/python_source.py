@@ -7,7 +7,7 @@ driver makes the reader and asks it for offsets and partitions; whoever runs the
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.spark.versions import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow, arrow_schema
+from penstock.spark.sources.pacing import rows_allowed
+from penstock.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    arrow_schema,
+)
 
 Offset = dict[str, Any]
 
@@ -67,17 +74,25 @@ class PythonSource:
         return dict(self.reader.initialOffset())
 
     @property
+    def counts(self) -> bool:
+        """Whether the source tells what it has beyond a batch, by a method ``backlog``, and takes a limit of rows."""
+        return hasattr(self.reader, "backlog")
+
+    @property
     def limited(self) -> bool:
-        """Whether a batch may have so many rows only."""
+        """Whether its options allow a batch so many rows only."""
         return not isinstance(self._limit(), ReadAllAvailable)
 
-    def _limit(self) -> ReadLimit:
-        return getattr(self.reader, "getDefaultReadLimit", ReadAllAvailable)()
+    def _limit(self, most: float = inf) -> ReadLimit:
+        own = getattr(self.reader, "getDefaultReadLimit", ReadAllAvailable)()
+        if most == inf or not self.counts or not isinstance(own, ReadAllAvailable | ReadMaxRows):
+            return own
+        return ReadMaxRows(int(min(most, rows_allowed(own))))
 
-    def latest(self, start: Offset) -> Offset:
-        """How far a batch that begins at ``start`` may go now."""
+    def latest(self, start: Offset, most: float = inf) -> Offset:
+        """How far a batch that begins at ``start`` may go now, with at most so many rows where the source counts them."""
         try:
-            return dict(self.reader.latestOffset(start, self._limit()))
+            return dict(self.reader.latestOffset(start, self._limit(most)))
         except TypeError:  # the older form has no arguments
             return dict(self.reader.latestOffset())  # type: ignore[call-arg]
 

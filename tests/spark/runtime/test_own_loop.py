@@ -1,0 +1,74 @@
+"""The run's own loop over a source that has more rows than a batch may take."""
+
+import time
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from penstock.spark.runtime import batch_size
+from penstock.spark.runtime.own_loop import Begin, OwnLoop
+from penstock.spark.runtime.python_source import PythonSource
+from penstock.spark.sources.pacing import rows_allowed
+from waiting import until
+
+WAITING = 5_000
+
+
+class Numbers(DataSourceStreamReader):
+    """So many rows are there at once."""
+
+    def initialOffset(self):
+        return {"row": 0}
+
+    def latestOffset(self, start, limit):
+        return {"row": int(min(WAITING, start["row"] + rows_allowed(limit)))}
+
+    def partitions(self, start, end):
+        return []
+
+    def read(self, partition):
+        return iter(())
+
+
+class CountedNumbers(Numbers):
+    def backlog(self, end):
+        return WAITING - end["row"]
+
+
+def ends_of_batches(reader, slow=1e-4):
+    """Ends of the batches of a run that takes some time for each row, and what each batch was told of the limit."""
+    ends, limited = [], []
+
+    def process(rows, number, span):
+        taken = span.end["row"] - span.start["row"]
+        time.sleep(slow * taken)
+        ends.append(span.end["row"])
+        limited.append(rows.limited)
+        return taken
+
+    source = PythonSource(reader, pa.schema([]), StructType())
+    loop = OwnLoop(source, process, Begin(0, reader.initialOffset()), 0.01, available_now=False).start()
+    until(lambda: ends and ends[-1] == WAITING, "the last row")
+    loop.stop()
+    return ends, limited
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(batch_size.BatchSize, "of", classmethod(lambda cls, trigger: cls(0.05, 0.05, 400)))
+
+
+def test_what_waits_is_taken_in_pieces_by_their_time(small):
+    ends, limited = ends_of_batches(CountedNumbers())
+    sizes = [b - a for a, b in pairwise([0, *ends])]
+    assert sizes[0] == 400
+    assert len(ends) > 3
+    assert all(limited)
+    assert max(sizes) <= 8 * 400
+
+
+def test_a_source_that_does_not_count_its_rows_gives_all_at_once(small):
+    assert ends_of_batches(Numbers()) == ([WAITING], [False])
