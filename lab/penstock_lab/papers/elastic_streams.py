@@ -198,7 +198,9 @@ def sensitivity(report: ResultsPage, scale: float) -> None:
     outs = {(o.run.control, o.run.sampling): o for o in spread(execute, jobs)}
     rows = []
     for control in controls:
-        errors = [abs(outs[control, s].mean_rho(0.2 * traffic.seconds) / 0.9 - 1) for s in samplings]
+        errors = [
+            abs(outs[control, s].mean_rho(0.2 * traffic.seconds) / base.setpoint - 1) for s in samplings
+        ]
         rows.append([control, *(100 * e for e in errors), outs[control, 0.25].cv()])
     report.tables.append(
         Table(
@@ -210,7 +212,7 @@ def sensitivity(report: ResultsPage, scale: float) -> None:
                 if at_hand
                 else "On a MAP with the rate and the index of dispersion of Game1 (PPQ, Table 2), whose tuples are not at hand. "
             )
-            + "Error: mean utilisation of the pane stage against 0.9.",
+            + f"Error: mean utilisation of the pane stage against the set-point of {base.setpoint:g}.",
         )
     )
     many = [e for r in rows for s, e in zip(samplings, r[1:-1], strict=True) if r[0] / s >= 10]
