@@ -12,12 +12,26 @@ import pytest
 import penstock as ps
 from penstock.preference.splitting import PidSplitting
 from tuned_splitting import STRATEGY, busy, check_tuned
+from waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-COLUMNS = "uvwxyz"
-#: Rows of a batch with much to do: no row dominates another, so that on a fast machine it takes a worker half of the trigger.
-MUCH, LITTLE = 25_000, 20
+#: Rows of a batch with much to do, and of one with little; each costs a worker a fifth of a millisecond or more.
+MUCH, LITTLE, COST = 5_000, 10, 2e-4
+
+
+class Slow(ps.Preference):
+    """The lowest price, with a wait for each row: so that a batch costs the same on every machine."""
+
+    attributes = (ps.minimize("price"),)
+
+    def select(self, points):
+        time.sleep(COST * len(points))
+        return np.flatnonzero(points[:, 0] == points[:, 0].min(initial=np.inf))
+
+    def merge(self, left, right):
+        kept = self.select(np.vstack([left, right]))
+        return kept[kept < len(left)], kept[kept >= len(left)] - len(left)
 
 
 class Recorded(PidSplitting):
@@ -33,13 +47,10 @@ STATES: list[dict] = []
 
 
 def write_batch(folder: Path, number: int) -> None:
-    """A file that is a batch: rows of one second, on a plane on which none dominates another."""
-    rows = MUCH if busy(number) else LITTLE
-    points = np.random.default_rng(number).random((rows, len(COLUMNS)))
-    points /= points.sum(axis=1, keepdims=True)
-    times = number + np.sort(np.random.default_rng(number).random(rows))
+    """A file that is a batch: the rows of one second."""
+    draw, rows = np.random.default_rng(number), MUCH if busy(number) else LITTLE
     path = folder / f"{number:03d}.parquet"
-    pq.write_table(pa.table({"t": times, **dict(zip(COLUMNS, points.T, strict=True))}), path)
+    pq.write_table(pa.table({"t": number + np.sort(draw.random(rows)), "price": draw.random(rows)}), path)
     os.utime(path, (number, number))  # Spark takes files by their age
 
 
@@ -49,16 +60,16 @@ def test_a_relay_experiment_on_resident_workers_finds_gains_that_are_used(spark,
     for number in range(32):
         write_batch(tmp_path / "in", number)
     query = ps.PreferenceQuery(
-        ps.skyline_of(*map(ps.minimize, COLUMNS)), "t", "200 milliseconds",
-        splitting=Recorded(STRATEGY.pid, tune=True), pane_workers=1, window_workers=1,
+        Slow(), "t", "200 milliseconds", splitting=Recorded(STRATEGY.pid, tune=True), pane_workers=1, window_workers=1
     )  # fmt: skip
-    schema = ", ".join(f"{name} double" for name in ("t", *COLUMNS))
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    files = spark.readStream.schema("t double, price double").option("maxFilesPerTrigger", 1)
     run = query.start(
-        stream, output=tmp_path / "out", checkpoint=tmp_path / "ck", trigger="1 second", engine="resident"
+        files.parquet(str(tmp_path / "in")),
+        output=tmp_path / "out",
+        checkpoint=tmp_path / "ck",
+        trigger="2 seconds",
+        engine="resident",
     )
-    give_up = time.monotonic() + 600
-    while len(STATES) < 28 and time.monotonic() < give_up and run.is_active:
-        time.sleep(0.2)
+    until(lambda: len(STATES) >= 28, "28 batches")
     run.stop()
     check_tuned(STATES)
