@@ -10,8 +10,8 @@ from collections.abc import Callable
 from math import isnan
 from pathlib import Path
 
-from penstock.core.errors import unknown
 from penstock_lab.cell_runs import CellRuns, kept_runs, plain_loop
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage
 
 #: Parts that can be run alone; the page keeps those that were run before.
@@ -20,14 +20,13 @@ PARTS = ("query", "flows", "paced", "logs")
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
     """One part, or all; a quick look is at the first alone, or at a part, and keeps nothing."""
-    if part is not None and part not in PARTS:
-        raise unknown("part of the elastic benchmark", part, PARTS)
+    parts = parts_to_run(part, PARTS, quick, PARTS)
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("Elasticity on live Spark", "penstock bench elastic" + words)
     with kept_runs(folder / "elastic", quick, minutes) as kept:
         if not quick:
             kept.machine = speed_that_counts(kept, minutes)
-        for name in (part,) if part else PARTS[:1] if quick else PARTS:
+        for name in parts:
             _parts()[name](page, kept, quick)
     return page
 

@@ -121,10 +121,11 @@ def delays_of(run: Watched[Profile]) -> tuple[Floats, Floats]:
     later = waiting(run)
     times = np.array([run.known[0].started, *commits, run.ended])
     come = np.maximum.accumulate([taken[0], *(taken + left), taken[-1] + later])
-    ends = [(end, last - p.rows, p.rows) for p, end, last in zip(run.known, commits, taken, strict=True)]
-    ends = [*ends[len(run.before) :], (run.ended, taken[-1], later)]
-    delays = [end - np.interp(first + rows * SPREAD, come, times) for end, first, rows in ends]
-    return np.concatenate(delays), np.repeat([rows / len(SPREAD) for _, _, rows in ends], len(SPREAD))
+    rows = [float(p.rows) for p in run.known]
+    known = list(zip(commits, taken - rows, rows, strict=True))
+    ends = [*known[len(run.before) :], (run.ended, taken[-1], later)]
+    delays = [end - np.interp(first + size * SPREAD, come, times) for end, first, size in ends]
+    return np.concatenate(delays), np.repeat([size / len(SPREAD) for _, _, size in ends], len(SPREAD))
 
 
 def waiting(run: Watched[Profile]) -> float:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.core.errors import PenstockError, unknown
+from penstock.core.errors import PenstockError
 from penstock.spark.actuators import cpu_share
 from penstock.spark.cluster import LocalCluster
 from penstock_lab.benches.mead_run import LONG, RECORDED, one_run
 from penstock_lab.cell_runs import Cell, CellRuns, attempt_all, kept_runs, missing
 from penstock_lab.data import data_file
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table
 
 PARTS = ("chain", "branch")
@@ -70,8 +71,7 @@ LEFT_OUT = {
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
     """Run what is missing, compare, check what MEAD claims; both parts or one, a quick look at the chain alone."""
-    if part is not None and part not in PARTS:
-        raise unknown("part of MEAD's benchmark", part, PARTS)
+    parts = parts_to_run(part, PARTS, quick, PARTS)
     ability = cpu_share.probe()
     if not ability.works:
         raise PenstockError(f"This benchmark needs CPU quotas: {ability.found} {ability.how}")
@@ -80,7 +80,7 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
         "MEAD on Spark: log analysis under bursts", "penstock bench mead" + words, quick=quick
     )
     with kept_runs(folder / "mead-spark", quick, minutes) as kept:
-        for name in (part,) if part else PARTS[:1] if quick else PARTS:
+        for name in parts:
             own = cells(name, quick)
             if missing(kept, own):
                 _measure(report, kept, own)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.errors import unknown
 from penstock_lab.benches.nexmark_live import live
 from penstock_lab.benches.nexmark_policies import policies
 from penstock_lab.cell_runs import Cell, CellRuns, Figures, kept_runs, missing
 from penstock_lab.nexmark import QUERIES
 from penstock_lab.nexmark.events import generate
+from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table
 
 #: Parts that can be run alone; the page keeps those that were run before.
@@ -26,18 +26,17 @@ PARTS = ("throughput", "policies", "live")
 
 def run(quick: bool, folder: Path, part: str | None = None, minutes: float | None = None) -> ResultsPage:
     """Throughput, policies in the simulator, policies live; ``minutes`` after which no further run on Spark is begun."""
-    if part is not None and part not in PARTS:
-        raise unknown("part", part, PARTS)
+    parts = parts_to_run(part, PARTS, quick, ("throughput", "policies"))
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     report = ResultsPage("Nexmark", "penstock bench nexmark" + given)
     batches, size = (4, 10_000) if quick else (12, 100_000)
     queries = ("q1", "q11") if quick else tuple(QUERIES)
     with kept_runs(folder / "nexmark", quick, minutes) as kept:
-        if part in (None, "throughput"):
+        if "throughput" in parts:
             throughput(report, kept, queries, batches, size)
-        if part in (None, "policies"):
+        if "policies" in parts:
             policies(report, queries, quick)
-        if part == "live" or (part is None and not quick):
+        if "live" in parts:
             live(report, kept)
     return report
 
