@@ -2,17 +2,23 @@
 
 import json
 import pickle
+import threading
 import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from penstock.core.errors import PenstockError
+from penstock.spark.kafka.client import is_retriable
+from penstock.spark.kafka.offsets import Brokers
 from penstock.spark.kafka.options import KafkaOptions
 from penstock.spark.runtime.source_away import SourceAwayError
 from penstock.spark.sources.kafka import KafkaReader
+from waiting import until
 
 SCHEMA = (
     StructType()
@@ -141,6 +147,46 @@ def test_a_topic_that_is_made_anew_is_read_anew_unless_loss_matters(broker, topi
     with pytest.raises(PenstockError, match="no longer there"):
         source.partitions(end, later)
     assert numbers(taken(careless, end, later)) == [1, 2, 3]
+
+
+def test_brokers_that_come_back_are_away_until_they_know_all_again(broker, topic):
+    send(broker, topic, range(5))
+    asked, stop = Counter(), threading.Event()
+
+    def ask():
+        brokers = Brokers(reader(broker, topic, patience="1 s")._options)
+        while not stop.is_set():
+            try:
+                ends = brokers.latest()
+                asked[f"{ends[topic]['0']} messages"] += 1
+            except Exception as error:
+                asked[type(error).__name__] += 1
+
+    with ThreadPoolExecutor() as pool:
+        tasks = [pool.submit(ask) for _ in range(4)]
+        try:
+            for _ in range(3):
+                broker.kill()
+                broker.start()
+                before = asked["5 messages"]
+                until(lambda before=before: asked["5 messages"] > before + 20, "answers")
+        finally:
+            stop.set()
+        for task in tasks:
+            task.result()
+    assert set(asked) == {"5 messages", "SourceAwayError"}
+
+
+@pytest.mark.parametrize(
+    "code", ["UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "LEADER_NOT_AVAILABLE", "_NOENT", "_TRANSPORT"]
+)
+def test_what_passes_by_itself_is_tried_again(code):
+    assert is_retriable(KafkaError(getattr(KafkaError, code)))
+
+
+@pytest.mark.parametrize("code", ["TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART", "INVALID_REQUEST"])
+def test_what_does_not_pass_is_told_at_once(code):
+    assert not is_retriable(KafkaError(getattr(KafkaError, code)))
 
 
 def test_bad_messages_are_rows_with_their_text(broker, topic):

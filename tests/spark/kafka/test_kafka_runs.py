@@ -174,9 +174,10 @@ def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back
         )
         assert "No Kafka broker answers" in tried[0]
         broker.start()
-        until(lambda: sum(total.counts.values()) == 100, "all words")
+        ended = {"unless": lambda: not run.is_active}
+        until(lambda: sum(total.counts.values()) == 100, "all words", **ended)
         send(broker, source, [{"word": "new"}])
-        until(lambda: total.counts.get("new") == 1, "what came after")
+        until(lambda: total.counts.get("new") == 1, "what came after", **ended)
     finally:
         run.stop()
 

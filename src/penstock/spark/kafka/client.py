@@ -76,7 +76,11 @@ def is_retriable(error: Any) -> bool:
         codes._RESOLVE,
         codes._AUTHENTICATION,
         codes.REQUEST_TIMED_OUT,
+        codes._NOENT,  # no leaders of partitions, as brokers come back
         codes.LEADER_NOT_AVAILABLE,
+        codes.UNKNOWN_LEADER_EPOCH,
+        codes.FENCED_LEADER_EPOCH,
+        codes.OFFSET_NOT_AVAILABLE,
         codes.NOT_LEADER_FOR_PARTITION,
         codes.BROKER_NOT_AVAILABLE,
         codes.REPLICA_NOT_AVAILABLE,

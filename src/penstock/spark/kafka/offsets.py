@@ -57,7 +57,10 @@ class Brokers:
             lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=self._patience)
         )
         for part, answer in answers.items():
-            found[part.topic][str(part.partition)] = int(self._asked(answer.result).offset)
+            offset = int(self._asked(answer.result).offset)
+            if offset < 0:  # no error, and no offset either: a broker that is just coming back
+                raise away(self._options.servers, f"no offset of topic '{part.topic}' is known")
+            found[part.topic][str(part.partition)] = offset
         return found
 
     def _partitions(self) -> dict[str, int]:
