@@ -79,9 +79,8 @@ def counted(rows: Any, state: Any, output: Any) -> None:
     """The counts of the words of a batch, each once, as Spark's update mode has it."""
     count = running_count(rows.slots, state["n"])
     last = np.sort(rows.last[rows.last >= 0])
-    output.emit(
-        {"word": rows.column("word").take(last), "n": count[last], "at": rows.column("at").take(last)}
-    )
+    found = {"word": rows.column("word").take(last), "n": count[last], "at": rows.column("at").take(last)}
+    output.emit(found, at=rows.positions[last])
 
 
 def words(spark: Any, spec: Mapping[str, Any]) -> Any:
@@ -166,6 +165,7 @@ def _batch_end(query: Any, taken: Callable[[Any], int], sent: "SentMessages") ->
     before = taken(query)
     while (now := taken(query)) == before:
         if not (query.isActive if hasattr(query, "isActive") else query.is_active):
+            getattr(query, "awaitTermination", getattr(query, "await_termination", None))()  # raises why
             raise SystemExit("the query ended by itself")
         time.sleep(0.02)
     return _Mark(time.time(), now, sent.so_far())

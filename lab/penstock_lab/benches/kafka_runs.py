@@ -1,6 +1,7 @@
 """Processes of ``penstock bench kafka``: producers and drivers, and how much is run."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,9 +115,14 @@ def figures_of(process: "subprocess.Popen[bytes]", spec: dict[str, Any]) -> dict
     try:
         found: dict[str, Any] = json.loads(said.decode().strip().splitlines()[-1])
     except (ValueError, IndexError):
-        last = (Path(spec["work"]) / "driver.log").read_text(errors="replace").strip().splitlines()[-1:]
-        raise PenstockError(f"The driver '{spec['kind']}' failed ({''.join(last)}); run it again.") from None
+        raise PenstockError(f"The driver '{spec['kind']}' failed ({_why(spec)}); run it again.") from None
     return found
+
+
+def _why(spec: dict[str, Any]) -> str:
+    """The error in a driver's log, or else its last line."""
+    lines = (Path(spec["work"]) / "driver.log").read_text(errors="replace").strip().splitlines() or [""]
+    return next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
 
 
 @contextmanager
