@@ -159,7 +159,7 @@ def test_brokers_that_come_back_are_away_until_they_know_all_again(broker, topic
             try:
                 ends = brokers.latest()
                 asked[f"{ends[topic]['0']} messages"] += 1
-            except Exception as error:
+            except PenstockError as error:
                 asked[type(error).__name__] += 1
 
     with ThreadPoolExecutor() as pool:
