@@ -165,7 +165,8 @@ def _batch_end(query: Any, taken: Callable[[Any], int], sent: "SentMessages") ->
     before = taken(query)
     while (now := taken(query)) == before:
         if not (query.isActive if hasattr(query, "isActive") else query.is_active):
-            getattr(query, "awaitTermination", getattr(query, "await_termination", None))()  # raises why
+            ended = query.awaitTermination if hasattr(query, "isActive") else query.await_termination
+            ended()  # raises why it did
             raise SystemExit("the query ended by itself")
         time.sleep(0.02)
     return _Mark(time.time(), now, sent.so_far())
