@@ -47,16 +47,25 @@ def test_a_first_batch_that_compiles_holds_back_only_for_a_moment():
     assert done[-1][1] < 0.5
 
 
-@given(
-    fixed=st.floats(0.0, 20.0),
-    power=st.floats(0.4, 1.0),
-    trigger=st.floats(0.1, 10.0),
-)
+COSTS = {"fixed": st.floats(0.0, 20.0), "power": st.floats(0.4, 1.0), "trigger": st.floats(0.1, 10.0)}
+
+
+def of_costs(fixed, power, trigger):
+    """Forty batches of a source that never ends: each costs something whatever its rows, and less a row the more they are."""
+    return worked_off(lambda rows: fixed + 100.0 * (rows / 1e6) ** power, inf, trigger=trigger, batches=40)
+
+
+@given(**COSTS)
 def test_shorter_batches_cost_no_throughput(fixed, power, trigger):
     """Batches that cost much whatever their rows, or less a row the longer they are, are allowed to be long."""
-    done = worked_off(lambda rows: fixed + 100.0 * (rows / 1e6) ** power, 1e9, trigger=trigger, batches=40)
-    rates = [rows / seconds for rows, seconds in done]
+    rates = [rows / seconds for rows, seconds in of_costs(fixed, power, trigger)]
     assert min(rates[20:]) >= 0.85 * rates[0]
+
+
+@given(**COSTS)
+def test_batches_are_no_longer_than_that_takes(fixed, power, trigger):
+    (_, first), *later = of_costs(fixed, power, trigger)
+    assert max(seconds for _, seconds in later[20:]) <= 3 * max(first, BatchSize.of(trigger).usual)
 
 
 def test_a_run_that_became_slower_keeps_its_short_batches():

@@ -15,7 +15,7 @@ TRIGGERS, LEAST = 4, 2.0
 #: Share of the rate of longer batches that shorter ones must reach.
 KEPT = 0.9
 #: A batch has at most so many times the rows of the one before while some are held back.
-GROWTH = 8.0
+GROWTH = 4.0
 #: Share of the rows that it may take from which on a batch counts as full: some of its rows may not be counted.
 FULL = 0.9
 
@@ -60,7 +60,8 @@ class BatchSize:
     def _judged(self, rows: float, rate: float) -> "BatchSize":
         """Longer batches where short ones are slow, unless a longer one was as slow: then it is the run that has become so."""
         if rate >= KEPT * self.best:
-            return replace(self, best=max(self.best, rate), tried=None)
+            needed = max(self.usual, rows / rate) if self.tried else inf
+            return replace(self, seconds=min(self.seconds, needed), best=max(self.best, rate), tried=None)
         before, slow = self.tried or (rows, rate)
         longer, faster = rows >= 2 * before, KEPT * rate > slow
         if longer and not faster:
