@@ -149,6 +149,16 @@ def test_it_decides_on_the_mean_of_an_interval():
     assert "rho 0.90" in decision.reason
 
 
+def test_a_short_batch_counts_as_much_as_the_time_it_stands_for():
+    """Micro-batches of a run that falls behind are as long as they take: two of 0.1 s are nothing beside one of 2.4 s."""
+    policy = Fuzzy()
+    state, time = policy.start(), 0.0
+    for seconds, rho in ((0.05, 0.1), (0.05, 0.1), (2.4, 1.2)):
+        time += seconds
+        state, decision = policy.step(state, replace(two_stage(1, 1, rho, rho, time=time), period=seconds))
+    assert decision.number(Knob.WORKERS, "panes", 1) == 2, decision.reason
+
+
 def test_frequency_is_lowered_as_far_as_the_setpoint_allows():
     policy = Fuzzy(frequencies=(1.0, 1.5, 2.0))
     seen = two_stage(4, 1, 0.6, 0.9, frequency=Capacity.steady(2.0))

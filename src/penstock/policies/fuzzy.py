@@ -109,10 +109,11 @@ def rounded(workers: int, factor: float, rho: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Averages:
-    """What was seen since the last decision, summed, and the last growth of each stage (from, at demand)."""
+    """What was seen since the last decision, summed over its seconds, and the last growth of each stage (from, at demand)."""
 
     since: float | None = None
     count: int = 0
+    seconds: float = 0.0
     panes: float = 0.0
     splitting: float = 0.0
     windows: float = 0.0
@@ -167,13 +168,14 @@ class Fuzzy:
     def _add(
         self, state: Averages, observation: Observation, panes: StageObservation, windows: StageObservation
     ) -> Averages:
-        sigma = 1.0 if isnan(panes.splitting) else panes.splitting
+        sigma, seconds = 1.0 if isnan(panes.splitting) else panes.splitting, observation.period
         return Averages(
-            observation.time - observation.period if state.since is None else state.since,
+            observation.time - seconds if state.since is None else state.since,
             state.count + 1,
-            state.panes + min(panes.utilisation, 1e6) * self._speed(panes),
-            state.splitting + sigma,
-            state.windows + min(windows.utilisation, 1e6) * self._speed(windows),
+            state.seconds + seconds,
+            state.panes + seconds * min(panes.utilisation, 1e6) * self._speed(panes),
+            state.splitting + seconds * sigma,
+            state.windows + seconds * min(windows.utilisation, 1e6) * self._speed(windows),
             state.grown,
         )
 
@@ -186,8 +188,8 @@ class Fuzzy:
     def _decide(
         self, seen: Averages, observation: Observation, panes: StageObservation, windows: StageObservation
     ) -> tuple[Averages, Decision]:
-        rho = (seen.panes / seen.count, seen.windows / seen.count)
-        sigma = seen.splitting / seen.count
+        rho = (seen.panes / seen.seconds, seen.windows / seen.seconds)
+        sigma = seen.splitting / seen.seconds
         factors = infer(rho[0], sigma, rho[1])
         now = (max(1, int(panes.workers.planned)), max(1, int(windows.workers.planned)))
         wanted = [

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.core.capacity import Knob
@@ -15,7 +17,7 @@ from penstock.core.controller import Controller
 from penstock.core.decision import Change, Decision
 from penstock.core.journal import MemoryJournal
 from penstock.policies import Fuzzy
-from penstock.spark.query.figures import stage_utilisation
+from penstock.spark.query.figures import busy_share, stage_utilisation
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.program import QueryProgram
 from penstock.spark.query.query_plant import QueryPlant
@@ -144,6 +146,32 @@ def test_the_fuzzy_controller_gives_a_query_that_falls_behind_another_worker(que
         plant.put(figures.on_workers(Effort({0: {0: seconds - 0.02}}, active=seconds - 0.01)))
         controller.step()
     assert done.program.workers > (1, 1)
+
+
+def test_the_fuzzy_controller_gives_a_query_that_stays_behind_another_worker(query_run):
+    """As many rows come as are worked off, and five seconds of them wait: nothing grows, and nothing gets better."""
+    done = query_run(batches=1, period=0.2)
+    plant, now = QueryPlant(done.program, Room(lambda: 4.0)), 1000.0
+    controller = Controller(plant, Fuzzy())
+    for _ in range(3):
+        now += 2.0
+        figures = replace(
+            done.outcomes[0].figures, rows=8000, seconds=2.0, committed=now, interval=2.0, backlog=20_000.0
+        )
+        plant.put(figures.on_workers(Effort({0: {0: 1.98}}, active=1.99), more=0.0))
+        controller.step()
+    assert done.program.workers > (1, 1)
+
+
+@given(st.floats(0.1, 5.0), st.floats(0.0, 3.0), st.floats(0.1, 3.0))
+def test_what_waits_is_work_until_it_is_gone(trigger, arrival_rho, behind):
+    """More that waits is never less to do; the rows of a trigger alone are none that wait."""
+    seconds = max(arrival_rho, 0.2) * trigger
+    arrived = seconds / max(arrival_rho, 1e-3)
+    shares = [busy_share([seconds], trigger, seconds, seconds, arrived, w) for w in (0.0, behind, 2 * behind)]
+    assert shares[0] == pytest.approx(seconds / max(trigger, arrived))
+    assert shares[0] < shares[1] < shares[2]
+    assert shares[2] - shares[1] == pytest.approx(shares[1] - shares[0])
 
 
 def test_the_fuzzy_controller_runs_on_a_query(query_run):

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import inf, isnan, nan
+from math import isnan, nan
 from statistics import fmean
 from typing import Any
 
@@ -12,6 +12,7 @@ from penstock.preference.splitting import SplitState
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.query_state import QueryState, QueryTotals
 from penstock.spark.query.window_stage import Windowed
+from penstock.spark.runtime.batch_size import BatchSize
 from penstock.spark.runtime.engine import Effort
 from penstock.spark.runtime.program import Batch
 
@@ -118,11 +119,13 @@ class QueryFigures:
 
         Stages that run in turn share their workers and so have one utilisation; those that overlap have each its own.
         By ``more`` rows more than at the commit before wait at the source now, where it tells: while the batch was at work
-        its own rows and so many came.
+        its own rows and so many came. Where it does not tell, they came since the batch before began.
         """
-        arrived = self.interval if isnan(more) else self.seconds * self.rows / max(self.rows + more, 1.0)
+        told = self.seconds * self.rows / max(self.rows + more, 1.0)
+        arrived = min(self.interval, self.seconds) if isnan(more) else told
+        waiting = self.backlog / self.rows if self.backlog > 0 and self.rows else 0.0
         shares = [
-            busy_share(list(busy.values()), self.trigger, self.seconds, effort.active, arrived)
+            busy_share(list(busy.values()), self.trigger, self.seconds, effort.active, arrived, waiting)
             for _, busy in sorted(effort.lanes.items())
         ]
         return replace(self, utilisation_panes=shares[0], utilisation_windows=shares[-1])
@@ -219,25 +222,32 @@ def stage_utilisation(rows: Sequence[float], busy: Sequence[float], period: floa
 
 
 def busy_share(
-    busy: Sequence[float], trigger: float | None, seconds: float, active: float, arrived: float = inf
+    busy: Sequence[float],
+    trigger: float | None,
+    seconds: float,
+    active: float,
+    arrived: float,
+    waiting: float = 0.0,
 ) -> float:
     """The busy share of the busiest worker in the time that the driver leaves to workers; above 1 where they fall behind.
 
-    ``arrived`` is the time in which the rows of the batch came. A batch that takes longer than that is more than its
-    workers can do, by so much. One that takes longer than the trigger, but no longer than its rows needed to come, works
-    off what waited: 1. Without a trigger batches follow each other at once and workers are busy whenever they can be; then
-    the share is that of all workers in the whole batch.
+    ``arrived`` is the time in which as many rows come as the batch had. A batch that takes longer than that, and than the
+    trigger, is more than its workers can do, by so much. ``waiting`` is what waits beyond the rows of a trigger, over the rows
+    of the batch. It is work, too: what has to be done of it now to be rid of all in the time that a batch may take. Without a
+    trigger batches follow each other at once and workers are busy whenever they can be; then the share is that of all workers
+    in the whole batch.
 
-    >>> busy_share([0.3, 0.1], 1.0, 0.5, 0.4), busy_share([1.9, 1.0], 1.0, 2.1, 1.9), busy_share([1.0, 0.0], None, 2.0, 1.0)
-    (0.3333333333333333, 1.0, 0.25)
-    >>> busy_share([3.0, 2.0], 1.0, 3.0, 3.0, arrived=2.0)
-    1.5
+    >>> busy_share([0.3, 0.1], 1.0, 0.5, 0.4, arrived=0.5), busy_share([1.0, 0.0], None, 2.0, 1.0, arrived=2.0)
+    (0.3333333333333333, 0.25)
+    >>> busy_share([3.0, 2.0], 1.0, 3.0, 3.0, arrived=2.0), busy_share([2.0], 1.0, 2.0, 2.0, arrived=4.0, waiting=3.0)
+    (1.5, 2.0)
     """
     if trigger is None:
         return sum(busy) / len(busy) / max(seconds, 1e-6)
     driver = max(seconds - active, 0.0)
-    span = max(trigger, min(arrived, seconds)) - driver
-    return max(busy) / span if span > 1e-3 else 1.0
+    span = max(trigger, arrived) - driver
+    now = max(busy) / span if span > 1e-3 else 1.0
+    return now + max(busy) * waiting / BatchSize.of(trigger).usual
 
 
 def _unevenness(loads: Sequence[float]) -> float:
