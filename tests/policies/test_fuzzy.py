@@ -138,8 +138,19 @@ def test_both_stages_are_reduced_in_proportion_to_the_limit():
     assert not decision.feasible
 
 
+def test_it_decides_as_often_as_it_is_asked():
+    """A run that is looked at every second is not left behind for two and a half."""
+    policy, state = Fuzzy(limit=6), Fuzzy(limit=6).start()
+    workers = 1
+    for second in (1.0, 2.0):
+        seen = replace(two_stage(workers, workers, 2.0, 2.0, time=second), period=1.0)
+        state, decision = policy.step(state, seen)
+        workers = int(decision.number(Knob.WORKERS, "panes", workers))
+    assert workers == 3
+
+
 def test_it_decides_on_the_mean_of_an_interval():
-    policy = Fuzzy()
+    policy = Fuzzy(interval=2.5)
     state = policy.start()
     for i in range(9):
         seen = replace(two_stage(4, 4, 1.8 if i == 3 else 0.8, 0.9, time=0.25 * (i + 1)), period=0.25)
@@ -151,7 +162,7 @@ def test_it_decides_on_the_mean_of_an_interval():
 
 def test_a_short_batch_counts_as_much_as_the_time_it_stands_for():
     """Micro-batches of a run that falls behind are as long as they take: two of 0.1 s are nothing beside one of 2.4 s."""
-    policy = Fuzzy()
+    policy = Fuzzy(interval=2.5)
     state, time = policy.start(), 0.0
     for seconds, rho in ((0.05, 0.1), (0.05, 0.1), (2.4, 1.2)):
         time += seconds

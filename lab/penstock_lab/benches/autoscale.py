@@ -43,7 +43,7 @@ WAYS: dict[str, tuple[str, str]] = {
     "static minimum (1)": ("minimum", ""),
 }
 #: The most telling first: a call may be ended early.
-ORDER = (MOST, REACTIVE, "Mpc", "Mead", *WAYS)
+ORDER = (MOST, REACTIVE, "Mpc", "Mead", "RuleBased", "Spl", *WAYS)
 #: Seconds of each load.
 SECONDS = 300.0
 #: Ways of a quick look, its seconds and those of its warm-up.
@@ -52,7 +52,7 @@ TARGET = 6.0
 #: Rows a second on average; what the arrivals of the first run are drawn by.
 RATE, SEED = 600.0, 5
 #: So many of the ways come under all loads before the others do.
-TELLING = 4
+TELLING = 6
 FIGURES = ("p95", "violations", "late", "core_seconds", "changes")
 
 

@@ -166,7 +166,7 @@ def _scaling(s: Surroundings) -> Arguments:
 
 
 def _fuzzy(s: Surroundings) -> Arguments:
-    return {"limit": max(2, s.bounds[1]) if s.workers else None, "interval": max(2.5, s.period)}
+    return {"limit": max(2, s.bounds[1]) if s.workers else None}
 
 
 def _mpc(s: Surroundings) -> Arguments:

@@ -122,8 +122,10 @@ class Averages:
 
 @dataclass(frozen=True, slots=True)
 class Fuzzy:
-    """Fuzzy logic controller of a two-stage query, deciding every ``interval`` seconds on what was seen since.
+    """Fuzzy logic controller of a two-stage query.
 
+    It decides on every observation, which is what was seen in a period of the run (2.5 s in the paper); with ``interval`` only
+    so many seconds after its last decision, on the means over time of what it saw since.
     ``limit`` is the number of workers of both stages together (by default what the plant could give, 64 where it does not
     say); beyond it both are reduced in proportion.
     Further knobs, off unless asked for: with ``frequencies`` (GHz, rising) the numbers of workers are chosen for
@@ -132,7 +134,7 @@ class Fuzzy:
     """
 
     limit: int | None = None
-    interval: float = 2.5
+    interval: float = 0.0
     panes: str = "panes"
     windows: str = "windows"
     setpoint: float = 0.9
@@ -161,7 +163,7 @@ class Fuzzy:
         if isnan(panes.utilisation) or isnan(windows.utilisation):
             return state, Decision.keep("the utilisation of a stage is unknown")
         seen = self._add(state, observation, panes, windows)
-        if seen.since is None or observation.time - seen.since < self.interval - 1e-9:
+        if seen.since is None or not seen.seconds > 0 or observation.time - seen.since < self.interval - 1e-9:
             return seen, Decision.keep(f"{seen.count} observations towards the next decision")
         return self._decide(seen, observation, panes, windows)
 
