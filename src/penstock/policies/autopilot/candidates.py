@@ -7,8 +7,10 @@ from penstock.policies.hpa import Hpa
 from penstock.policies.static import Static
 from penstock.policies.threshold import Threshold
 
-#: Utilisations aimed at, and seconds over which rates are averaged.
-_UTILISATIONS, _WINDOWS = (0.8, 0.65, 0.5, 0.35, 0.25), (15.0, 60.0, 180.0)
+#: Utilisations aimed at.
+_UTILISATIONS = (0.8, 0.65, 0.5, 0.35, 0.25)
+#: Seconds over which rates are averaged -> seconds for which nothing is decided after a change.
+_WINDOWS = {5.0: 5.0, 15.0: 10.0, 60.0: 10.0, 180.0: 10.0}
 
 
 def sizes(least: int, most: int) -> list[int]:
@@ -27,7 +29,7 @@ def default_candidates(limits: tuple[int, int]) -> tuple[AnyPolicy, ...]:
     """Sizes, rates with little or much to spare, and the ratio rule with short and long memory; the peak first."""
     chosen: list[AnyPolicy] = [Static(executors=n, name=f"Static {n}") for n in sizes(*limits)]
     chosen += [_by_rate(aim, window, limits) for aim in _UTILISATIONS for window in _WINDOWS]
-    chosen += [_by_ratio(aim, window, limits) for aim in (0.8, 0.6) for window in (60.0, 180.0, 600.0)]
+    chosen += [_by_ratio(aim, window, limits) for aim in (0.8, 0.6, 0.4) for window in (60.0, 180.0, 600.0)]
     chosen += [
         Threshold(high, low, Knob.EXECUTORS, limits, name=f"Threshold at {high:.0%}")
         for high, low in ((0.8, 0.5), (0.6, 0.35))
@@ -40,7 +42,7 @@ def _by_rate(aim: float, window: float, limits: tuple[int, int]) -> Ds2:
         utilisation=aim,
         boundary=min(0.2, 0.4 * aim),
         window=window,
-        settle=10.0,
+        settle=_WINDOWS[window],
         restart=0.0,
         catch_up=15.0,
         knob=Knob.EXECUTORS,
