@@ -36,7 +36,7 @@ PARTS = ("unseen",)
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
-    """All tables and claims; ``quick`` takes fewer windows and repetitions; ``unseen`` alone is the part on new windows."""
+    """Tables and claims; ``quick`` takes fewer windows and repetitions. Windows that no fit has seen are a part with a page of its own."""
     report = ResultsPage(
         "Arrival models on unseen windows" if part == "unseen" else "Arrival and queueing models",
         "penstock bench models" + (" --quick" if quick else "") + (f" --part {part}" if part else ""),
@@ -44,9 +44,8 @@ def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
     )
     if part is not None and part not in PARTS:
         raise unknown("part of the models", part, PARTS)
-    if part in (None, "unseen"):
-        models_unseen.add(report, quick)
     if part == "unseen":
+        models_unseen.add(report, quick)
         return report
     traces = _traces(quick)
     _speed(report, traces, repeats=5 if quick else 21)

@@ -26,7 +26,7 @@ class Actuator:
 
     def __init__(self, count):
         self.planned = self.requested = self.observed = count
-        self.limit, self.leaving = inf, 0
+        self.limit, self.leaving, self.cold = inf, 0, set()
         self.busy = dict.fromkeys(map(str, range(count)), 0.0)
         self.told, self.advanced = "", 0
 
@@ -118,6 +118,18 @@ def test_what_was_measured_while_executors_were_starting_is_left_out(world):
         world.batch(100)
         seen = world.plant.observe()
     assert seen.stages[0].service_time == before
+
+
+def test_what_executors_do_while_they_are_warmed_is_no_work_of_the_query(world):
+    world.batch(100)
+    world.actuator.busy["new"], world.actuator.cold = 5.0, {"new"}
+    world.batch(100)
+    world.plant.observe()
+    world.actuator.busy["new"] += 5.0
+    world.batch(100)
+    stage = world.plant.observe().stages[0]
+    # A third of the rows were done there, which is not told either.
+    assert stage.busy_time == pytest.approx(100 * world.service * 2 / 3)
 
 
 def test_nothing_new_for_a_while_means_no_arrivals(world):

@@ -30,6 +30,14 @@ def registered(spark: SparkSession) -> list[RegisteredExecutor]:
     return sorted((_executor(listed.apply(i)) for i in range(listed.size())), key=lambda e: e.added)
 
 
+def highest_number(spark: SparkSession) -> int:
+    """The highest number of any executor so far, gone ones included; -1 where there was none."""
+    context: Any = spark.sparkContext
+    listed = context._jsc.sc().statusStore().executorList(False)
+    names = [listed.apply(i).id() for i in range(listed.size())]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
 def task_slots(spark: SparkSession) -> float:
     """Tasks that the application can run at the same time now; infinite where it has no executor yet."""
     everyone = registered(spark)

@@ -35,7 +35,8 @@ class Executors:
     retry_after
         Seconds for which no more is asked for than was there when executors had been given up.
     warm
-        Modules that new executors import before they count as observed; empty for no warming.
+        Modules that new executors import as they are warmed (see :mod:`~penstock.spark.actuators.warming`), before they
+        count as observed; empty for no warming.
     """
 
     def __init__(
@@ -72,6 +73,11 @@ class Executors:
     def observed(self) -> int:
         """Executors that were registered, warm and not on their way out when last looked at."""
         return self._warm_now
+
+    @property
+    def cold(self) -> set[str]:
+        """Those that are there and not warm yet, by id."""
+        return {e.id for e in self._there} - {e.id for e in self._warmth.warm(self._there)}
 
     @property
     def leaving(self) -> int:
@@ -119,10 +125,17 @@ class Executors:
         return ""
 
     def _request(self, count: int, now: float) -> str:
-        empty = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-        if not self._context.requestTotalExecutors(count, 0, empty):
-            return "the cluster manager refused the request"
         before, self.requested, self._short_since = self.requested, count, None
+        empty = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+
+        def ask() -> None:
+            taken_back = self.requested != count
+            if not taken_back and not self._context.requestTotalExecutors(count, 0, empty):
+                self.requested = before
+
+        self._warmth.expect(count - len(self._there), self._there, ask)
+        if self.requested != count:
+            return "the cluster manager refused the request"
         return f"requested {count} executor(s) in place of {before}"
 
     def _give_up(self, there: int, now: float) -> str:

@@ -98,14 +98,18 @@ class AttachedPlant:
         """
         seen = [e for e in registered(self._session) if e.id != "driver"]
         with self._lock:
-            fresh = self._grown(seen)
+            # Warming tasks, and the first of the query on an executor that is cold, tell nothing of what its rows cost.
+            cold = self._executors.cold if self._executors is not None else set()
+            fresh = {id_: seconds for id_, seconds in self._grown(seen).items() if id_ not in cold}
             for id_, seconds in fresh.items():
                 self._since[id_] = self._since.get(id_, 0.0) + seconds
             queries = list(self._watcher.queries.values())
             working = sum(q.unread() for q in queries)
             if working > 0 and fresh:
                 for query in queries:
-                    query.assign(sum(fresh.values()) / working, float(sum(e.cores for e in seen)))
+                    query.assign(
+                        sum(fresh.values()) / working, float(sum(e.cores for e in seen if e.id not in cold))
+                    )
 
     def maintain(self) -> None:
         """Ask for executors that are planned, release those that are not, and put new ones into their CPU groups."""
