@@ -306,6 +306,17 @@ def test_a_kept_fit_is_not_made_anew_before_its_time():
     assert dict(state.fits)["parser", 0].made == 60.0
 
 
+def test_a_fit_of_few_seconds_goes_when_twice_as_many_are_known():
+    """What a run begins with, a pause or a burst, would count for minutes."""
+    policy = Mead(target=0.1, interval=10.0, windows=1, best=1, max_states=4, keep=1.5, refit=120.0)
+    half = BURSTY[: len(BURSTY) // 2]
+    state, _ = policy.step(policy.start(), log_analysis(half, time=0.0))
+    state, _ = policy.step(state, log_analysis(BURSTY[: int(0.6 * len(BURSTY))], time=10.0))
+    assert dict(state.fits)["parser", 0].made == 0.0
+    state, _ = policy.step(state, log_analysis(np.concatenate([BURSTY, half]), time=20.0))
+    assert dict(state.fits)["parser", 0].made == 20.0
+
+
 def test_policies_on_the_same_arrivals_share_their_fits():
     assert shared_fit(CALM, 1, 4) is shared_fit(CALM.copy(), 1, 4)
     assert shared_fit(CALM, 1, 4) is not shared_fit(BURSTY, 1, 4)

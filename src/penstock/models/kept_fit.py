@@ -16,30 +16,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class KeptFit:
-    """The fits of one window, best first, when they were made, and the score that the best of them had then.
+    """The fits of one window, best first, when they were made and of how long a window, and the score that the best of them had then.
 
     A plain value, so that the state of a policy can hold it.
     """
 
     made: float  # when, in seconds
+    length: float  # seconds of arrivals
     score: float
     hidden: tuple[Floats, ...]
     visible: tuple[Floats, ...]
     scores: tuple[float, ...]
 
     @staticmethod
-    def of(fits: Sequence[FittedMap], now: float = 0.0) -> "KeptFit":
+    def of(fits: Sequence[FittedMap], gaps: Floats, now: float = 0.0) -> "KeptFit":
         """What is kept of new fits.
 
         >>> from penstock.models import Poisson, fit_kpc
         >>> calm = Poisson(100.0).sample(5_000, np.random.default_rng(0))
-        >>> kept = KeptFit.of(fit_kpc(calm, best=2, max_states=4))
+        >>> kept = KeptFit.of(fit_kpc(calm, best=2, max_states=4), calm)
         >>> halved = kept.at(2.0 * calm)
         >>> [bool(np.isclose(fit.rate, 0.5 / calm.mean())) for fit in halved], kept.at(np.repeat(calm, 50))
         ([True, True], None)
         """
         scores = tuple(fit.score for fit in fits)
-        return KeptFit(now, scores[0], tuple(f.D0 for f in fits), tuple(f.D1 for f in fits), scores)
+        length = float(np.sum(gaps))
+        return KeptFit(now, length, scores[0], tuple(f.D0 for f in fits), tuple(f.D1 for f in fits), scores)
 
     def at(self, gaps: Floats, tolerance: float = 1.5, seed: int = 0) -> list[FittedMap] | None:
         """The fits at the rate of these gaps, or None where the best no longer describes them.

@@ -99,7 +99,7 @@ class OnlineFit:
         begun = self._clock()
         self.models = fit_kpc(self._gaps, self.config.best, self.config.max_states, self.config.seed)
         self._last_cost = self._clock() - begun
-        self._kept, self.fits = KeptFit.of(self.models), self.fits + 1
+        self._kept, self.fits = KeptFit.of(self.models, self._gaps), self.fits + 1
 
     def _affordable(self, now: float) -> bool:
         elapsed = now - self._started + self.config.period

@@ -38,7 +38,8 @@ class Mead:
     stage, or by region for each of its pipelines, in seconds on a whole core, where they are known beforehand; otherwise they are measured. fit: how
     inter-arrival times become processes, best first; :func:`penstock.models.fit_kpc` unless given. keep: fits stay, brought
     to the newest rate, while their score is within ``keep`` times the one they were made with, and for ``refit`` seconds
-    whatever it is; with 0 new ones are made at every decision, as the paper does, which takes most of a second.
+    whatever it is, but no longer than until twice as many seconds of arrivals are known; with 0 new ones are made at every
+    decision, as the paper does, which takes most of a second.
 
     Beyond the paper: ``replicas`` lets it choose numbers of replicas as well, each configuration (replicas, share) at the
     cost of its product; ``knob`` EXECUTORS takes executors as replicas; on micro-batch plants (that tell their trigger)

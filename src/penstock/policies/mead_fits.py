@@ -68,11 +68,13 @@ class Fits:
         if self.fit is not None:
             return self.fit(gaps, self.best, self.max_states)
         kept = self.kept.get(window)
-        found = kept.at(gaps, self._tolerance(kept)) if kept is not None else None
+        # What was made of half as many seconds, or fewer, has not seen much of what there is to see.
+        outgrown = kept is not None and float(gaps.sum()) >= 2 * kept.length
+        found = kept.at(gaps, self._tolerance(kept)) if kept is not None and not outgrown else None
         if found is None:
             found = list(shared_fit(gaps, self.best, self.max_states))
             if self.keep > 0:
-                self.kept[window] = KeptFit.of(found, self.now)
+                self.kept[window] = KeptFit.of(found, gaps, self.now)
         return found
 
     def _tolerance(self, kept: KeptFit) -> float:

@@ -1,6 +1,6 @@
 """Micro-batches read from progress reports."""
 
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 import pytest
@@ -120,6 +120,16 @@ def test_after_a_silence_rows_came_in_the_last_trigger_interval():
     assert arrival_times(batches, trigger=1.0).gaps.tolist() == pytest.approx([0.5, 0.5, 99.5, 0.5])
     slow = [SeenBatch(0, 0.0, 60.0, 2, 1.0), SeenBatch(1, 60.0, 0.2, 2, 60.0)]
     assert arrival_times(slow, trigger=1.0).gaps.tolist() == pytest.approx([0.5, 0.5, 30.0, 30.0])
+
+
+def test_rows_that_waited_for_the_first_batch_are_no_burst():
+    """Nobody knows when the rows of the first batch came, but while it ran the next ones did: evenly, for all one knows."""
+    batches = [
+        SeenBatch(0, 0.0, 13.0, 5, nan),
+        SeenBatch(1, 13.0, 5.0, 26, 13.0),
+        SeenBatch(2, 18.0, 1.0, 10, 5.0),
+    ]
+    assert arrival_times(batches, trigger=2.0).gaps.tolist() == pytest.approx([0.5] * 36)
 
 
 def test_without_rows_there_are_no_arrivals():

@@ -147,7 +147,9 @@ def arrival_times(batches: Sequence[SeenBatch], trigger: float = 0.0, most: int 
         return ArrivalTimes(np.zeros(0))
     gaps = np.array([b.gap for b in timed])
     # A batch that took longer than the trigger let rows wait: they may have come at any time of it.
-    before = np.array([timed[0].duration, *(b.duration for b in timed[:-1])])
+    before = np.array(
+        [a.duration for a, b in zip([*batches[:1], *batches], batches, strict=False) if not isnan(b.gap)]
+    )
     spread = np.minimum(gaps, np.maximum(before, trigger)) if trigger > 0 else gaps
     ends, counts = np.cumsum(gaps), np.cumsum([b.rows for b in timed])
     knots = np.column_stack([ends - spread, ends]).ravel()
