@@ -14,7 +14,7 @@ from penstock_lab.benches.elastic_paced import run_paced
 from penstock_lab.cell_runs import Cell, CellRuns
 from penstock_lab.results import ResultsPage, Table
 
-SECONDS, WARM = 45.0, 15.0
+SECONDS, WARM = 90.0, 30.0
 STATIC = "static maximum"
 #: Way -> the model's name.
 MODELS = {"MAP": "map", "M/G/1": "mg1", "Kingman": "gig1"}

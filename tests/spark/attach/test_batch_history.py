@@ -1,5 +1,6 @@
 """Micro-batches read from progress reports."""
 
+from dataclasses import replace
 from math import isnan, nan
 
 import numpy as np
@@ -12,6 +13,7 @@ from penstock.spark.attach.batch_history import (
     SeenBatch,
     arrival_rate,
     arrival_times,
+    backlog,
     from_progress,
     latency,
     rows_behind,
@@ -147,3 +149,27 @@ def test_counts_and_time_are_kept_whatever_the_batches(rows, most):
     assert total - len(seen.gaps) * seen.rows < seen.rows + 1e-6
     assert (seen.gaps >= -1e-9).all()
     assert seen.gaps.sum() <= sum(gap for _, gap in rows) + 1e-6
+
+
+@given(st.floats(0.1, 10.0), st.floats(0.01, 1.0), st.floats(0.0, 1.0), st.floats(1.0, 1e4))
+def test_a_query_on_time_has_no_backlog_whenever_it_is_looked_at(trigger, share, moment, rate):
+    """Not while its next batch runs, nor when a batch needs nearly all of its trigger."""
+    allowed = max(trigger, 1.0)
+    batch = SeenBatch(3, 100.0, share * trigger, 10, trigger)
+    assert (
+        backlog(batch, rate, trigger, batch.end + moment * (trigger - batch.duration + allowed))
+        <= rate * 1e-9
+    )
+
+
+@given(st.floats(0.1, 10.0), st.floats(0.0, 20.0), st.floats(0.0, 30.0), st.floats(0.0, 0.01))
+def test_a_batch_that_took_a_little_longer_leaves_a_little_more(trigger, duration, later, longer):
+    batch, slower = (SeenBatch(3, 100.0, d, 10, trigger) for d in (duration, duration + longer))
+    now = 100.0 + duration + longer + later
+    assert abs(backlog(slower, 1.0, trigger, now) - backlog(batch, 1.0, trigger, now)) <= longer + 1e-9
+
+
+def test_rows_that_nobody_takes_are_a_backlog_that_grows():
+    batch = SeenBatch(3, 100.0, 0.5, 10, 2.0)
+    assert backlog(batch, 50.0, 2.0, 110.0) == pytest.approx(50.0 * (110.0 - 102.0 - 2.0))
+    assert backlog(replace(batch, behind=7.0), nan, 2.0, 110.0) == 7.0

@@ -18,7 +18,7 @@ from penstock.spark.actuators.executor_status import RegisteredExecutor, registe
 from penstock.spark.actuators.executors import Executors
 from penstock.spark.actuators.local_executors import LocalExecutors
 from penstock.spark.actuators.power import MachinePower
-from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, latency
+from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, backlog, latency
 from penstock.spark.attach.estimates import WorkEstimate, WorkMeter
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import QueryWatch, Watcher
@@ -269,7 +269,7 @@ class AttachedPlant:
             busy_time=sum(b.busy for b in batches),
             tuples_in=rows,
             tuples_out=rows,
-            backlog=self._backlog(query, memory, now),
+            backlog=backlog(last, memory.rate, query.trigger, now) if last is not None else nan,
             latency=latency(batches, memory.rate),
             service_time=memory.work.service,
             utilisation=load,
@@ -320,20 +320,6 @@ class AttachedPlant:
             return known is not None and bool(known.status["isTriggerActive"])
         except Exception:  # noqa: BLE001 - a query that just ended has no status
             return False
-
-    def _backlog(self, query: QueryWatch, memory: _Memory, now: float) -> float:
-        """Rows that should have been taken up by now: told by the source, or arrivals since an overdue trigger."""
-        last = memory.before
-        if last is None:
-            return nan
-        overdue = max(
-            0.0, now - last.end - query.trigger if last.duration <= query.trigger else now - last.end
-        )
-        waiting = overdue * memory.rate if not isnan(memory.rate) else 0.0
-        late = max(0.0, last.duration - max(query.trigger, 1.0)) * (
-            0.0 if isnan(memory.rate) else memory.rate
-        )
-        return waiting + late + (0.0 if isnan(last.behind) else last.behind)
 
 
 def _with_work(batch: SeenBatch, slots: float) -> SeenBatch:

@@ -102,6 +102,23 @@ def arrival_rate(batches: Sequence[SeenBatch], before: SeenBatch | None = None) 
     return max(0.0, (rows + (0.0 if isnan(grown) else grown)) / seconds)
 
 
+def backlog(last: SeenBatch, rate: float, trigger: float, now: float) -> float:
+    """Rows that wait beyond those of one trigger, at ``now`` after the last batch that was reported.
+
+    A batch begins when its trigger is due and the one before has ended, with all rows that are there. It has too many where
+    the one before took longer than the trigger, and rows wait too long from when it should have ended itself. What the
+    sources tell to have been left comes to that.
+
+    >>> batch = SeenBatch(7, start=100.0, duration=2.1, rows=200, gap=2.0)
+    >>> round(backlog(batch, 100.0, trigger=2.0, now=104.0)), round(backlog(batch, 100.0, trigger=2.0, now=105.1))
+    (10, 110)
+    """
+    allowed = max(trigger, 1.0)
+    began = max(last.end, last.start + trigger)
+    seconds = max(0.0, last.duration - allowed) + max(0.0, now - began - allowed)
+    return (seconds * rate if rate > 0 else 0.0) + (0.0 if isnan(last.behind) else last.behind)
+
+
 _SPREAD = (np.arange(20) + 0.5) / 20
 
 
