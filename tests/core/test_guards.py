@@ -39,7 +39,24 @@ def test_bounds_hold_a_wish_inside():
 
 
 def test_bounds_of_one_place_leave_others_alone():
-    assert passed(Guards(bounds=(Bound(Knob.WORKERS, 1, 2, "other"),)), 9)[0] == 9
+    seen = Observation(0.0, 1.0, tuple(StageObservation(n, Capacity.steady(4)) for n in ("op", "other")))
+    wish = Decision(tuple(Change(Knob.WORKERS, n, 9) for n in ("op", "other")), "more")
+    made = check(Guards(bounds=(Bound(Knob.WORKERS, 1, 2, "other"),)), GuardState(), seen, wish)[1].decision
+    assert [str(c) for c in made.changes] == ["op workers 9", "other workers 2"]
+
+
+def test_bounds_of_a_region_hold_its_stages():
+    guards = Guards(bounds=(Bound(Knob.CPU_SHARE, 0.2, 0.5, "a"),))
+    made, _ = left(guards, two_regions(0.0, 0.0), *(Change(Knob.CPU_SHARE, n, 0.9) for n in ("a-0", "b-0")))
+    assert made == {(Knob.CPU_SHARE, "a-0"): 0.5, (Knob.CPU_SHARE, "b-0"): 0.9}
+
+
+def test_a_bound_of_a_place_that_is_not_there_is_refused_with_the_known_ones():
+    guards = Guards(bounds=(Bound(Knob.WORKERS, 1, 2, "opp"),))
+    with pytest.raises(PenstockError, match="Unknown stage or region 'opp'; did you mean 'op'"):
+        passed(guards, 9)
+    check(guards, GuardState(), at(), Decision.keep("nothing to do"))  # what fails can still be recorded
+    check(guards, GuardState(), Observation(0.0, 1.0, ()), want(9))  # nothing is known before a query starts
 
 
 def test_the_limit_of_the_plant_is_a_bound():

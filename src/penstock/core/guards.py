@@ -17,14 +17,18 @@ from math import floor, inf, isnan
 from penstock.core import allocation, rollback
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, unknown
 from penstock.core.observation import Observation, RegionObservation
 from penstock.core.rollback import RollbackRule, RollbackState
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Least and most of one knob, at one place or (without a place) everywhere."""
+    """Least and most of one knob, at one stage or region or (without a place) everywhere.
+
+    A region's holds for each of its stages. A place that the plant does not have is refused with the known ones as soon
+    as something is to be changed.
+    """
 
     knob: Knob
     low: float
@@ -102,6 +106,8 @@ def check(
         if undo is not None:
             return state, Verdict(undo, (), "rollback")
         notes += [note] if note else []
+    if decision.changes:
+        _refuse_unknown_places(guards, observation)
     groups: dict[str, list[Change]] = {}
     for change in decision.changes:
         groups.setdefault(_place(observation, change), []).append(change)
@@ -114,6 +120,15 @@ def check(
     limited, said = _still_meant(decision.changes, changes, limited)
     notes += ([note] if note else []) + said
     return state, Verdict(decision.with_changes(limited), tuple(notes))
+
+
+def _refuse_unknown_places(guards: Guards, observation: Observation) -> None:
+    """A bound for a place that does not exist would hold nothing."""
+    known = {s.name for s in observation.stages} | {s.region for s in observation.stages if s.region}
+    known |= {r.name for r in observation.regions}
+    for bound in guards.bounds:
+        if bound.where and known and bound.where not in known:
+            raise unknown("stage or region", bound.where, known)
 
 
 def _place(observation: Observation, change: Change) -> str:
@@ -274,7 +289,7 @@ def _bounded(
         return change, ""
     value = change.number
     for bound in guards.bounds:
-        if bound.knob is change.knob and bound.where in ("", change.where):
+        if bound.knob is change.knob and bound.where in ("", change.where, _place(observation, change)):
             value = min(max(value, bound.low), bound.high)
     capacity = observation.capacity(change.knob, change.where)
     why = "the bounds"
