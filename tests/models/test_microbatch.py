@@ -73,6 +73,12 @@ def test_the_smallest_cpu_share_is_found() -> None:
     assert not query.with_capacity(share=share - 0.01).meets(1.0)
 
 
+def test_other_costs_under_the_same_arrivals_are_as_a_query_made_with_them() -> None:
+    made = MicroBatch(64.0, trigger=1.0, overhead=0.2, per_tuple=0.01)
+    other = MicroBatch(64.0, trigger=1.0, overhead=0.0, per_tuple=0.0).with_costs(0.2, 0.01)
+    assert (other.mean_response, other.percentile(95)) == (made.mean_response, made.percentile(95))
+
+
 def test_targets_that_no_number_of_workers_meets_are_told() -> None:
     query = MicroBatch(100.0, trigger=1.0, overhead=0.3, per_tuple=0.001)
     assert query.workers_for(target=0.7) is None

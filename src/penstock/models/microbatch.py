@@ -139,7 +139,15 @@ class MicroBatch:
 
     def with_capacity(self, workers: float | None = None, share: float | None = None) -> "MicroBatch":
         """The same query and the same random arrivals with other resources."""
-        other = replace(self, workers=workers or self.workers, share=share or self.share)
+        return self._like(workers=workers or self.workers, share=share or self.share)
+
+    def with_costs(self, overhead: float, per_tuple: float) -> "MicroBatch":
+        """The same query and the same random arrivals with batches and tuples of other costs."""
+        return self._like(overhead=overhead, per_tuple=per_tuple)
+
+    def _like(self, **changed: float) -> "MicroBatch":
+        """Another query under the same arrivals, which are drawn once: that is most of the work."""
+        other = replace(self, **changed)  # type: ignore[arg-type]
         other.__dict__["_cumulated"] = self._cumulated
         return other
 

@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.core.arrays import Floats
 from penstock.policies.waiting import GRID
+
+if TYPE_CHECKING:
+    from penstock.models import MicroBatch
 
 #: Utilisation from which on a micro-batch query is taken to fall behind.
 _FULL = 0.98
@@ -46,13 +50,18 @@ def _relative(overhead: float, load: float, size: int, percentile: float | None)
     Stretching time changes nothing, so overhead over trigger, load (work that arrives a second of capacity) and the
     size of a batch (its random part) say everything, and rounding them makes the answers reusable.
     """
-    from penstock.models import MicroBatch
-
     if load >= _FULL:
         return float("inf")
-    rows = 2.0**size
-    query = MicroBatch(rows, 1.0, overhead, load / rows)
+    query = _idle(size).with_costs(overhead, load / 2.0**size)
     return float(query.mean_response if percentile is None else query.percentile(percentile))
+
+
+@lru_cache(maxsize=64)
+def _idle(size: int) -> "MicroBatch":
+    """A query whose batches have so many rows on average (a power of two) and cost nothing yet."""
+    from penstock.models import MicroBatch
+
+    return MicroBatch(2.0**size, 1.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
