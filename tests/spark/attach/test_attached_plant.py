@@ -11,6 +11,7 @@ from penstock.core.decision import Change, Decision
 from penstock.core.guards import Guards, GuardState, check
 from penstock.core.metrics import Metric
 from penstock.policies import Static
+from penstock.policies.autopilot.rehearsal import Meter, measured
 from penstock.policies.wishes import wished_late
 from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.actuators.power import MachinePower
@@ -169,6 +170,21 @@ def test_executors_that_never_arrived_are_told(world):
     assert world.actuator.advanced == 0, "observing does not act"
     world.plant.maintain()
     assert world.warnings == ["Gave up 2 executor(s) that did not arrive within 60 s."]
+
+
+def test_batches_that_take_longer_than_rows_and_overhead_say_are_noticed_by_a_rehearsal(world):
+    """Tasks that do not divide evenly: what the rows cost is unchanged, and yet a batch takes half as long again."""
+    meter = Meter()
+    for rows in (100, 200, 100, 400, 100, 200):
+        world.batch(rows)
+        meter = measured(meter, world.plant.observe())
+    assert meter.stretch == pytest.approx(1.0, abs=0.05)
+    before, world.fixed = meter.stretch, 0.2 + 0.4
+    world.batch(400)
+    meter = measured(meter, world.plant.observe())
+    assert meter.stretch > before + 0.02
+    assert measured(meter, world.plant.observe()).stretch == meter.stretch  # no batch, nothing new
+    assert isnan(world.plant.observe().stages[0].extra["batch_rows"])
 
 
 def test_before_the_first_batch_everything_is_unknown_and_nothing_fails(world):

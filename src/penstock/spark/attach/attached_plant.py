@@ -286,6 +286,7 @@ class AttachedPlant:
             last_change=LastChange(now - self._changed_at, self._arrived_after),
             extra={
                 "batches": float(len(batches)),
+                "batch_rows": float(batches[-1].rows) if batches else nan,
                 "state_size": last.state_bytes if last is not None else nan,
             },
         )
