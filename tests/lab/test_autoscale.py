@@ -113,7 +113,7 @@ def test_a_claim_on_few_runs_says_how_many(tmp_path, runs, words):
     assert set(found) == {
         f"Mead meets the target{words}",
         f"Mead against the static maximum{words}",
-        "Controller overhead on the driver",
+        "Controller overhead",
     }
 
 

@@ -6,7 +6,7 @@ beside the page, so the same call again goes on where it stopped; ``--minutes`` 
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,9 @@ class AutoscaleResult:
     slots: int
     core_seconds: float
     changes: int  # executors that came or went
-    overhead: float
+    overhead: (
+        float  # cores that observing and deciding took, in the driver and in a process of the policy's own
+    )
 
     @property
     def figures(self) -> Figures:
@@ -224,12 +226,20 @@ def measured(name: str, trial: AutoscaleTrial, loads: Loads) -> tuple[list[Autos
     delays = row_delays(loads.arrivals, result["rows"], result["ends"] - float(result["began"]))
     held = journal.observations["registered"]
     times = journal.observations["time"] + offset
+    overhead = float(result["overhead"]) + _thinking(journal.observations)
     outcomes = [
-        _outcome(name, part, loads.arrivals, delays, times, held, trial, float(result["overhead"]))
-        for part in loads.parts
+        _outcome(name, part, loads.arrivals, delays, times, held, trial, overhead) for part in loads.parts
     ]
     rate = np.histogram(loads.arrivals, np.arange(0, loads.arrivals[-1] + 1, 1.0))[0].astype(float)
     return outcomes, (times, held, _by_slot(loads.arrivals, delays), rate)
+
+
+def _thinking(observations: Mapping[str, Any]) -> float:
+    """Cores that the policy's own process took on average; 0 where it has none."""
+    if "thinking" not in observations:
+        return 0.0
+    cores = np.nan_to_num(observations["thinking"])
+    return float(np.average(cores, weights=observations["period"]))
 
 
 def row_delays(arrivals: Floats, rows: Any, ends: Floats) -> Floats:
@@ -282,7 +292,7 @@ def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
         "rows late, %",
         "core-seconds",
         "changes",
-        "driver overhead, %",
+        "overhead, % of a core",
     )
     rows = []
     for cell in own:
@@ -292,7 +302,7 @@ def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
         f"Mean ± standard deviation of the runs, {own[0].spec['seconds']:g} s each after {own[0].spec['warm_up']:g} s of warm-up; runs with the same number have the same rows. "
         f"Target: 95 % of rows done within {TARGET:g} s of their arrival. Violations count slots of {SLOT:g} s of arrivals "
         "whose own 95th percentile is later. Core-seconds count every registered executor (starting and leaving ones "
-        f"too) at half a core. Changes are executors that came or went. {kept.speed(own)}"
+        f"too) at half a core. Changes are executors that came or went. Overhead is what observing and deciding took, in the driver and in a process of the policy's own. {kept.speed(own)}"
     )
     return Table(own[0].load, columns, rows, note.rstrip())
 

@@ -26,7 +26,7 @@ def judge(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell], target: fl
     overheads = [run["overhead"] for cell in ran for run in kept.of(cell)]
     if overheads:
         report.claim(
-            "Controller overhead on the driver",
+            "Controller overhead",
             "below 3 % of one core",
             f"{max(overheads):.2%} at most",
             max(overheads) < 0.03,

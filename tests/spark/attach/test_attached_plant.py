@@ -12,6 +12,7 @@ from penstock.core.guards import Guards, GuardState, check
 from penstock.core.metrics import Metric
 from penstock.policies import Static
 from penstock.policies.autopilot.rehearsal import Meter, measured
+from penstock.policies.own_process import OwnProcess
 from penstock.policies.wishes import wished_late
 from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.actuators.power import MachinePower
@@ -250,6 +251,13 @@ def test_a_policy_without_a_process_of_its_own_has_no_such_figure(world):
 def test_the_share_of_late_rows_of_a_wish_reaches_the_autopilot():
     chosen = choose("Autopilot", Settings(executors=(1, 8), late=wished_late("latency")))
     assert chosen.policy.late == 0.01
+
+
+@pytest.mark.parametrize("name", ["Autopilot", "Mead", "Mpc"])
+def test_what_rehearses_or_fits_thinks_in_a_process_of_its_own(name):
+    chosen = choose(name, Settings(executors=(1, 8)))
+    assert isinstance(chosen, OwnProcess) == (name != "Mpc")
+    assert chosen.name == name
 
 
 def test_a_policy_is_held_to_a_lag_until_it_is_worked_off(world):

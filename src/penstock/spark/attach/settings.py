@@ -11,6 +11,7 @@ from penstock.core.rollback import RollbackRule
 from penstock.policies.autopilot import Autopilot
 from penstock.policies.catalog import policy_named
 from penstock.policies.lag import HeldToLag
+from penstock.policies.mead import Mead
 from penstock.policies.own_process import OwnProcess
 from penstock.policies.surroundings import PlantKind, Surroundings
 from penstock.spark.runtime.starting import PERIOD
@@ -105,8 +106,8 @@ def choose(policy: AnyPolicy | str | None, settings: Settings) -> AnyPolicy:
         late=settings.late,
     )  # fmt: skip
     chosen = policy_named("Threshold" if policy is None else policy, surroundings)
-    # Rehearsals of many candidates would share the interpreter with the program that runs the query.
-    safe = OwnProcess(chosen) if isinstance(chosen, Autopilot) else chosen
+    # Rehearsals and fits, and the loops that these compile at first, would share the interpreter with the program that runs the query.
+    safe = OwnProcess(chosen) if isinstance(chosen, Autopilot | Mead) else chosen
     if settings.target_lag is None or settings.executors is None:
         return safe
     return HeldToLag(safe, settings.target_lag, limits=settings.executors)
