@@ -68,9 +68,7 @@ class AutoscaleResult:
     slots: int
     core_seconds: float
     changes: int  # executors that came or went
-    overhead: (
-        float  # cores that observing and deciding took, in the driver and in a process of the policy's own
-    )
+    overhead: float  # cores that observing and deciding took, in driver and policy's own process
 
     @property
     def figures(self) -> Figures:
