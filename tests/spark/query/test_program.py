@@ -273,7 +273,8 @@ def test_a_batch_that_is_run_again_gives_the_same_result_and_state(case, stream,
     key = lambda r: (r["window_start"], r["row"])  # noqa: E731
     assert [sorted(b, key=key) for b in first] == [sorted(b, key=key) for b in again]
     assert state["disorder"] == other["disorder"]
-    assert [p[1] for p in state["parts"]] == [p[1] for p in other["parts"]]
+    # The same panes are open. Into how many parts one is cut goes by the load of the workers, which is measured.
+    assert {p[1] for p in state["parts"]} == {p[1] for p in other["parts"]}
 
 
 def test_state_stays_bounded_however_long_the_stream(tmp_path):
