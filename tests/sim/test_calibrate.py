@@ -26,6 +26,25 @@ def test_the_costs_of_a_simulated_run_are_found_again():
     assert found.error < 0.06
 
 
+@pytest.mark.parametrize("warm_up", [0.0, 1.5])
+def test_what_new_executors_cost_is_found_again(warm_up):
+    costs = SparkCosts(row_cost=0.003, arrives_after=6.0, warm_up=warm_up)
+    plant = SparkLike(load("walk:rate=700", 400.0, 3).arrivals, costs, 2, 8, seed=1)
+    journal = MemoryJournal()
+    policy = Threshold(high=0.83, low=0.17, knob=Knob.EXECUTORS, limits=(2, 8))
+    run(Controller(plant, policy, journal=journal), plant, 5.0, 400.0)
+    found = calibrate(journal.tables())
+    assert found.warm_ups >= 2
+    assert found.parameters()["warm_up"] == pytest.approx(warm_up, abs=0.2)
+
+
+def test_without_new_executors_what_they_cost_is_not_told():
+    plant = SparkLike(load("walk:rate=700", 100.0, 3).arrivals, SparkCosts(), 2, 8, seed=1)
+    journal = MemoryJournal()
+    run(Controller(plant, Threshold(limits=(2, 2)), journal=journal), plant, 5.0, 100.0)
+    assert "warm_up" not in calibrate(journal.tables()).parameters()
+
+
 def preference_like(rows, seconds):
     panes = StageObservation("panes", Capacity.steady(2), busy_time=0.001 * rows, tuples_in=rows)
     windows = StageObservation("windows", Capacity.steady(2), busy_time=0.0005 * rows)

@@ -7,12 +7,12 @@ Each batch says how long it took, how many rows it had and how many slots worked
 Both unknowns come from least squares over the batches; where all batches are about the same size, the two cannot be told
 apart that way, and the row cost is the tasks' busy time over the rows. The noise is the spread of the logarithm of
 measured over fitted durations. The time executors take to arrive is read off the observations in which more were
-planned than worked.
+planned than worked; by how much new ones slow a batch, the plant tells itself.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ class Calibration:
     error: float  # median relative error of the fitted durations
     method: str
     arrivals: int  # executor arrivals that were seen
+    warm_ups: int  # batches on new executors that were seen
 
     def parameters(self) -> dict[str, float]:
         """The plant's parameters that the journal told, and how well they fit."""
@@ -47,6 +48,8 @@ class Calibration:
         }
         if self.arrivals:
             found["arrives_after"] = self.costs.arrives_after
+        if self.warm_ups:
+            found["warm_up"] = self.costs.warm_up
         return {**found, "batches": self.batches, "error": self.error}
 
 
@@ -73,15 +76,17 @@ def calibrate(journal: str | Path | Tables) -> Calibration:
     overhead, row_cost, method = _fit(rows / slots, duration, rows, busy)
     fitted = overhead + row_cost * rows / slots
     late = _arrival_times(seen)
+    slower = [s.extra["warm_up"] for o in seen for s in o.stages if isfinite(s.extra.get("warm_up", nan))]
     costs = SparkCosts(
         overhead=overhead,
         row_cost=row_cost,
         trigger=_trigger(seen),
         noise=_noise(duration, fitted),
         arrives_after=float(np.median(late)) if late else SparkCosts.arrives_after,
+        warm_up=float(np.median(slower)) if slower else SparkCosts.warm_up,
     )
     error = float(np.median(np.abs(fitted - duration) / duration))
-    return Calibration(costs, len(samples), error, method, len(late))
+    return Calibration(costs, len(samples), error, method, len(late), len(slower))
 
 
 def _sample(o: Observation) -> _Sample | None:

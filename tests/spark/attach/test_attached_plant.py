@@ -134,6 +134,33 @@ def test_what_executors_do_while_they_are_warmed_is_no_work_of_the_query(world):
     assert stage.busy_time == pytest.approx(100 * world.service * 2 / 3)
 
 
+@pytest.mark.parametrize("slower", [0.0, 3.0])
+def test_what_the_first_batch_on_new_executors_costs_is_told_and_remembered_by_a_rehearsal(world, slower):
+    meter = Meter()
+    for rows in (100, 200, 100, 400, 100, 200):
+        world.batch(rows)
+        seen = world.plant.observe()
+        meter = measured(meter, seen)
+        assert isnan(seen.stages[0].extra["warm_up"])
+    before = meter.costs.warm_up
+    for change in ("more", "fewer", "more"):
+        if change == "more":
+            world.actuator.busy["new"] = 0.0
+        else:
+            del world.actuator.busy["new"]
+        world.fixed = 0.2 + slower * (change == "more")
+        world.batch(200)
+        world.fixed = 0.2
+        world.batch(200)
+        seen = world.plant.observe()
+        meter = measured(meter, seen)
+        told = seen.stages[0].extra["warm_up"]
+        # It may have come while the batch ran, so what it helped is not counted: 0.4 s of work on 2 or 3.
+        assert isnan(told) if change == "fewer" else told == pytest.approx(max(0.0, slower - 0.4 / 6), abs=0.05)
+    assert (meter.costs.warm_up > before) == (slower > 0)
+    assert meter.costs.warm_up == pytest.approx(before + (slower - before) * (1 - 0.7**2), abs=0.1)
+
+
 def test_nothing_new_for_a_while_means_no_arrivals(world):
     for _ in range(4):
         world.batch(100)

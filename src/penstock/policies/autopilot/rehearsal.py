@@ -13,6 +13,7 @@ from penstock.core.policy import AnyPolicy
 from penstock.policies.autopilot.shadow import (
     ARRIVES_AFTER,
     NO_INTERVAL,
+    WARM_UP,
     Bins,
     MeasuredCosts,
     Period,
@@ -80,7 +81,11 @@ def measured(meter: Meter, observation: Observation) -> Meter:
         return meter
     trigger, overhead = stage.trigger, stage.overhead_time
     slots = 1.0 if isnan(observation.slots) else observation.slots / executors.observed
-    late = meter.costs.arrives_after if meter.costs else ARRIVES_AFTER
+    late, slower = (
+        (meter.costs.arrives_after, meter.costs.warm_up) if meter.costs else (ARRIVES_AFTER, WARM_UP)
+    )
+    if isfinite(seen := stage.extra.get("warm_up", nan)):
+        slower = 0.7 * slower + 0.3 * seen
     asked = meter.asked
     if executors.arriving and isnan(asked):
         asked = observation.time - observation.period
@@ -97,6 +102,7 @@ def measured(meter: Meter, observation: Observation) -> Meter:
         stretch * stage.service_time,
         max(slots, 1e-3),
         max(late, 0.0),
+        slower,
     )
     return Meter(costs, stretch, asked, executors.observed, cold)
 

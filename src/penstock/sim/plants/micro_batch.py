@@ -9,7 +9,7 @@ cluster on loopback and can be calibrated from a journal (:mod:`penstock.sim.cal
 """
 
 from dataclasses import dataclass
-from math import ceil, inf, nan
+from math import ceil, inf, isnan, nan
 
 import numpy as np
 
@@ -75,6 +75,7 @@ class SimulatedBatch:
     rows: int
     work: float
     executors: float
+    warm_up: float = nan  # seconds that new executors made it longer; nan where none were new
 
 
 class SparkLike(VirtualPlant):
@@ -138,16 +139,18 @@ class SparkLike(VirtualPlant):
             return
         executors = self._executors.settle(start)
         work = float(self._work[upto] - self._work[self._taken]) * (1.0 - self._shedding)
-        duration = self.costs.duration(work, executors)
-        if executors > self._warm:
+        expected = duration = self.costs.duration(work, executors)
+        new = executors > self._warm
+        if new:
             duration += self.costs.warm_up
         self._warm = executors
         duration *= float(np.exp(self._rng.normal(0.0, self.costs.noise))) if self.costs.noise else 1.0
+        warm_up = max(0.0, duration - expected) if new else nan
         rows = upto - self._taken
         kept = rows - round(rows * self._shedding)
         self._shed += rows - kept
         self._running, self._running_from = (
-            SimulatedBatch(start, start + duration, kept, work, executors),
+            SimulatedBatch(start, start + duration, kept, work, executors, warm_up),
             self._taken,
         )
         self._taken = upto
@@ -217,6 +220,7 @@ class SparkLike(VirtualPlant):
                 "shed": float(shed),
                 "batches": float(len(batches)),
                 "batch_rows": float(batches[-1].rows) if batches else nan,
+                "warm_up": max((b.warm_up for b in batches if not isnan(b.warm_up)), default=nan),
             },
         )
         return Observation(

@@ -19,7 +19,7 @@ from penstock.spark.actuators.executors import Executors
 from penstock.spark.actuators.local_executors import LocalExecutors
 from penstock.spark.actuators.power import MachinePower
 from penstock.spark.attach.batch_history import SeenBatch, arrival_rate, arrival_times, backlog, latency
-from penstock.spark.attach.estimates import WorkEstimate, WorkMeter
+from penstock.spark.attach.estimates import WorkEstimate, WorkMeter, warm_up
 from penstock.spark.attach.executor_groups import ExecutorGroups
 from penstock.spark.attach.query_listener import QueryWatch, Watcher
 
@@ -250,6 +250,7 @@ class AttachedPlant:
     ) -> StageObservation:
         memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
         batches = [_with_work(b, slots) for b in query.take()]
+        slower = warm_up([*list(memory.history)[-2:], *batches], memory.work)
         memory.work = self._measure(query, memory, batches, capacity)
         memory.rate = self._rate(query, memory, batches, now)
         memory.history.extend(batches)
@@ -287,6 +288,7 @@ class AttachedPlant:
             extra={
                 "batches": float(len(batches)),
                 "batch_rows": float(batches[-1].rows) if batches else nan,
+                "warm_up": slower,
                 "state_size": last.state_bytes if last is not None else nan,
             },
         )

@@ -93,6 +93,25 @@ class WorkMeter:
         self._sizes.clear()
 
 
+def warm_up(batches: Sequence[SeenBatch], work: WorkEstimate) -> float:
+    """Seconds by which new executors made the longest of these batches longer than its rows say; nan where none were new.
+
+    Executors may come before a batch or within it, so both the batch in which there are more slots and the next one may be the
+    first on them. The former is held against the slots there were before, which leaves out what the new ones helped. The first
+    two batches are there for their slots only.
+
+    >>> rows = [SeenBatch(k, 2.0 * k, took, 100, 2.0, slots=n) for k, (took, n) in enumerate([(0.7, 1), (0.7, 1), (3.2, 2), (0.5, 2)])]
+    >>> round(warm_up(rows, WorkEstimate(0.005, 0.0, 0.2)), 3)
+    2.5
+    """
+    longer = [
+        max(0.0, batch.duration - work.duration(batch.rows, min(before.slots, batch.slots)))
+        for last, before, batch in zip(batches, batches[1:], batches[2:], strict=False)
+        if work.known and (batch.slots > before.slots or before.slots > last.slots)
+    ]
+    return max(longer, default=nan)
+
+
 def _fit(batches: list[SeenBatch], now: float) -> WorkEstimate:
     weight = np.array([0.5 ** ((now - b.end) / HALF_LIFE) for b in batches])
     busy = np.array([b.busy for b in batches])
