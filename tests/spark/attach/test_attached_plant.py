@@ -156,7 +156,9 @@ def test_what_the_first_batch_on_new_executors_costs_is_told_and_remembered_by_a
         meter = measured(meter, seen)
         told = seen.stages[0].extra["warm_up"]
         # It may have come while the batch ran, so what it helped is not counted: 0.4 s of work on 2 or 3.
-        assert isnan(told) if change == "fewer" else told == pytest.approx(max(0.0, slower - 0.4 / 6), abs=0.05)
+        assert (
+            isnan(told) if change == "fewer" else told == pytest.approx(max(0.0, slower - 0.4 / 6), abs=0.05)
+        )
     assert (meter.costs.warm_up > before) == (slower > 0)
     assert meter.costs.warm_up == pytest.approx(before + (slower - before) * (1 - 0.7**2), abs=0.1)
 
