@@ -50,7 +50,7 @@ def _plain(report: ResultsPage) -> dict[str, Any]:
             for t in report.tables
         ],
         "claims": [vars(c) for c in report.claims],
-        "plots": [str(p) for p in report.plots],
+        "plots": [p.name for p in report.plots],
     }
 
 

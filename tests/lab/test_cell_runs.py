@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.errors import PenstockError
 from penstock.spark.actuators.processes import started_at
 from penstock_lab import cell_runs
-from penstock_lab.cell_runs import Cell, CellRuns, Spread, kept_runs, run_alone
+from penstock_lab.cell_runs import Cell, CellRuns, Spread, attempt_all, kept_runs, missing, run_alone
+from penstock_lab.results import ResultsPage
 from waiting import until
 
 
@@ -134,6 +136,41 @@ def test_a_quick_run_sees_no_full_one_and_leaves_nothing_behind(tmp_path):
         assert len(quick.of(cell("Fuzzy"))) == 1
     assert not quick.folder.exists()
     assert {p.name: p.read_text() for p in page.iterdir()} == before
+
+
+def test_a_run_that_fails_leaves_the_others_theirs_and_is_told(tmp_path):
+    kept, report = CellRuns(tmp_path, runs=2), ResultsPage("a test", "")
+    own = [cell("1 fixed"), cell("Threshold"), cell("Fuzzy")]
+    tried = []
+
+    def measure(one, number):
+        tried.append((one.way, number))
+        if one.way == "Threshold":
+            raise PenstockError("The run failed (no word); run it again on a quieter machine.")
+        return {"delay": 1.0}
+
+    attempt_all(report, kept, own, measure)
+    assert [len(kept.of(one)) for one in own] == [2, 0, 2]
+    assert tried.count(("Threshold", 0)) == 2  # once in each turn
+    (claim,) = report.claims
+    assert not claim.holds
+    assert "every run of Threshold comes to its end" in claim.text
+    assert missing(kept, own)
+    assert not missing(kept, own[:1])
+
+
+def test_a_run_that_fails_once_and_then_comes_to_its_end_is_no_claim(tmp_path):
+    kept, report, own = CellRuns(tmp_path, runs=2), ResultsPage("a test", ""), [cell("1 fixed")]
+    outcomes = [PenstockError("It failed."), None, None]
+
+    def measure(*_):
+        if (error := outcomes.pop(0)) is not None:
+            raise error
+        return {"delay": 1.0}
+
+    attempt_all(report, kept, own, measure)
+    assert len(kept.of(own[0])) == 2
+    assert report.claims == []
 
 
 @pytest.fixture

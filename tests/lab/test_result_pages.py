@@ -6,7 +6,7 @@ import pytest
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 #: Pages of an older form, each run of which takes hours.
-OLDER = {"mead-spark", "autoscale"}
+OLDER = {"autoscale"}
 #: Decision 52: page -> how claims begin that rest on a constant chosen with their figure in view.
 FITS = {
     "ppq": ("Fig. 8a", "Fig. 8c-f", "Fig. 8f", "Fig. 8g", "Fig. 9", "Fig. 17"),

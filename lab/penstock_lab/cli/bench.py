@@ -28,7 +28,6 @@ BENCHES: dict[str, str] = {
     "elastic": "policies on live Spark against fixed numbers of workers: queries, flows, log analysis",
     "growth": "how cost grows with workers, overlap, attributes and keys in state",
     "latency": "how soon windows are answered: resident workers against Spark jobs",
-    "mead": "MEAD on Spark: operators in control groups, models against each other",
     "interference": "an autoscaled query beside another load on the same machine",
     "hosts": "resident workers on two hosts (network namespaces), a checkpoint in an S3 server, cuts and kills",
     "kafka": "from topic to topic and table against queries by hand; kills of driver and broker; a backlog worked off",
@@ -47,8 +46,6 @@ LIVE = ("flow", "growth", "interference", "latency", "query", "rescale", "window
 #: How often these are run unless told.
 RUNS = 3
 
-#: Pages whose name differs from the benchmark's, since a paper's page has it already.
-PAGES = {"mead": "mead-spark"}
 #: Parts with a page of their own, which their benchmark's page does not have.
 PART_PAGES = {("models", "unseen"): "models-unseen"}
 
@@ -63,11 +60,11 @@ def register(app: typer.Typer) -> None:
 def page_of(name: str, part: str | None) -> tuple[str, str | None]:
     """The page of a benchmark or a part, and the part that it is there; None where it is the whole page.
 
-    >>> page_of("mead", "branch"), page_of("models", "unseen")
-    (('mead-spark', 'branch'), ('models-unseen', None))
+    >>> page_of("elastic", "logs"), page_of("models", "unseen")
+    (('elastic', 'logs'), ('models-unseen', None))
     """
     own = PART_PAGES.get((name, part or ""))
-    return (own, None) if own else (PAGES.get(name, name), part)
+    return (own, None) if own else (name, part)
 
 
 def _made(runs: int, run: Callable[..., ResultsPage], **given: Any) -> ResultsPage:
@@ -87,7 +84,7 @@ def bench(
     minutes: float | None = typer.Option(
         None,
         help="How long, where a benchmark can be long or short (soak, chaos), or how long to begin runs, where the next call "
-        "goes on (autoscale, elastic, mead).",
+        "goes on (autoscale, elastic).",
     ),
     runs: int | None = typer.Option(
         None,
