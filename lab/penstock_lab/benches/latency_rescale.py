@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,10 @@ def add(page: ResultsPage, minutes: float) -> None:
     rows = [
         ("changes", seen["changes"]),
         ("batches", seen["batches"]),
-        ("batch ms P50 / P95 / longest", " / ".join(f"{1e3 * v:.0f}" for v in seen["batch"])),
-        ("batches longer than three times the median, after a change", "{} of {}".format(*seen["long_after"])),
-        ("the same, all others", "{} of {}".format(*seen["long_else"])),
-        ("from rescale to the first batch with the new number, ms P50 / longest", " / ".join(f"{1e3 * v:.0f}" for v in seen["reached"])),
+        *((f"batch ms, {word}", 1e3 * v) for word, v in zip(("P50", "P95", "longest"), seen["batch"], strict=True)),
+        ("batches longer than three times the median after a change, %", _share(seen["long_after"])),
+        ("the same, all others, %", _share(seen["long_else"])),
+        *((f"from rescale to the first batch with the new number, ms, {word}", 1e3 * v) for word, v in zip(("P50", "longest"), seen["reached"], strict=True)),
         ("windows compared with the static answer", seen["windows"]),
         ("windows that differ", seen["wrong"]),
     ]  # fmt: skip
@@ -68,6 +68,12 @@ def add(page: ResultsPage, minutes: float) -> None:
         seen["after_change"] <= 3 * seen["batch"][0],
         full=True,
     )
+
+
+def _share(counts: Sequence[int]) -> float:
+    """So many of so many, in per cent."""
+    part, whole = counts
+    return 100 * part / whole if whole else 0.0
 
 
 def main(text: str) -> None:
