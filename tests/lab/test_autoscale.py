@@ -117,6 +117,12 @@ def test_a_claim_on_few_runs_says_how_many(tmp_path, runs, words):
     }
 
 
+def test_all_runs_of_a_way_count_where_the_maximum_was_run_once(tmp_path):
+    runs = [(3.0, 50.0), (3.0, 50.0), (3.0, 100.0)]  # two thirds of the maximum on average
+    found = claims(tmp_path, most=[(2.0, 100.0)], Mead=runs)
+    assert found["Mead against the static maximum"] is False
+
+
 def test_what_was_not_run_is_not_judged(tmp_path):
     assert claims(tmp_path) == {}
     one = claims(tmp_path, Threshold=[(3.0, 50.0)] * 3, Mpc=[(9.0, 90.0)])

@@ -67,9 +67,13 @@ def _goals(report: ResultsPage, kept: CellRuns, by: dict[str, Cell], way: str, t
 
 
 def share_of(kept: CellRuns, cell: Cell, other: Cell, figure: str) -> Spread:
-    """A figure of a cell over that of another, run by run: runs of the same number have the same rows."""
+    """A figure of a cell over that of another, run by run: runs of the same number have the same rows.
+
+    Where the other has fewer runs, the mean of those that it has stands for them.
+    """
     theirs = {run["run"]: run[figure] for run in kept.of(other)}
-    return Spread.of([run[figure] / theirs[run["run"]] for run in kept.of(cell) if run["run"] in theirs])
+    mean = kept.spread(other, figure).mean
+    return Spread.of([run[figure] / theirs.get(run["run"], mean) for run in kept.of(cell)])
 
 
 def _against_spark(report: ResultsPage, kept: CellRuns, by: dict[str, Cell], way: str, name: str) -> None:
