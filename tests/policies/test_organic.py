@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field, replace
+from math import exp
 
 import pytest
 
@@ -149,6 +150,24 @@ def test_a_cheap_load_needs_no_second_replica_and_a_trial_is_undone():
     path, reasons = run(plant, Organic(**QUICK), periods=12)
     assert [c["r"][1] for c in path] == [1, 2, 1]
     assert any(r.startswith("undone") for r in reasons)
+
+
+def test_a_run_that_still_warms_up_is_no_baseline():
+    """Throughput rises by itself for half a minute, whatever is changed: nothing of that is the gain of a replica."""
+    plant = Joker({"r": (1.0,)}, overhead=0.0)
+    plant.throughput_of = lambda config: 1e6 * (1.0 - exp(-plant.time / 8.0))
+    path, reasons = run(plant, Organic(), periods=6)
+    assert [c["r"][1] for c in path] == [1, 2, 1]
+    assert sum("rises by itself" in r for r in reasons) == 3
+    assert any(r.startswith("undone") for r in reasons)
+
+
+def test_a_throughput_that_never_stops_rising_does_not_keep_it_from_acting():
+    plant = Joker({"r": (1.0,)}, overhead=0.0)
+    plant.throughput_of = lambda config: 1e3 * plant.time**2 * config["r"][1]
+    path, reasons = run(plant, Organic(), periods=8)
+    assert path[1]["r"][1] == 2
+    assert sum("rises by itself" in r for r in reasons) == Organic().stable
 
 
 def test_joint_optimisation_beats_fusion_and_fission_alone():

@@ -28,7 +28,7 @@ from penstock.policies.organic_state import (
     settled,
 )
 from penstock.policies.pipelines import best_split
-from penstock.policies.profile import Config, RegionProfile, blend, profile
+from penstock.policies.profile import Config, RegionProfile, blend, profile, total_throughput
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Organic:
     increase: least gain in throughput that a change must bring. load_change: change of throughput or utilisation
     that makes the policy forget what did not help. After a change ``warmup`` observations are ignored, then ``samples``
     are averaged with weight ``past`` on the past (the paper profiles for 30 seconds: 4 + 26 observations of one second).
+    The first profile is made anew, at most ``stable`` times, while the throughput rises within it by half of ``increase``.
     After ``stable`` periods without a change it rests until the load changes.
 
     order: "fusion-first" (split, then replicate; the paper's), "fission-first", "fusion" or "fission" alone.
@@ -89,15 +90,33 @@ class Organic:
         state = replace(state, late=0)
         if state.warmup > 0:
             return replace(state, warmup=state.warmup - 1), Decision.keep("letting the last change settle")
-        state = replace(state, profiles=blend(state.profiles, present, self.past), count=state.count + 1)
-        if state.count < self.samples:
-            return state, Decision.keep(f"profiling, {state.count} of {self.samples} observations")
-        return self._adapt(replace(state, count=0, profiles=()), dict(state.profiles), observation)
+        state = replace(
+            state,
+            profiles=blend(state.profiles, present, self.past),
+            throughputs=(*state.throughputs, total_throughput(present)),
+        )
+        if len(state.throughputs) < self.samples:
+            return state, Decision.keep(f"profiling, {len(state.throughputs)} of {self.samples} observations")
+        fresh = replace(state, profiles=(), throughputs=())
+        if self._warms_up(state):
+            return replace(fresh, rising=state.rising + 1), Decision.keep(
+                "the throughput still rises by itself; profiling anew"
+            )
+        return self._adapt(fresh, dict(state.profiles), observation)
+
+    def _warms_up(self, state: OrganicState) -> bool:
+        """Whether a first profile would be no baseline: what a run gains as it warms up is nothing that a change brings."""
+        first = any(region.reference is None for _, region in state.regions)
+        half = len(state.throughputs) // 2
+        if not first or state.trial or not half or state.rising >= self.stable:
+            return False
+        earlier, later = sum(state.throughputs[:half]), sum(state.throughputs[-half:])
+        return later > (1 + self.increase / 2) * earlier
 
     def _wait(self, state: OrganicState, observation: Observation) -> tuple[OrganicState, Decision]:
         """The plant is not what was asked for: still on its way, or refused by a guard or by the plant."""
         if state.late < self.warmup + self.samples:
-            return replace(state, late=state.late + 1, count=0, profiles=()), Decision.keep(
+            return replace(state, late=state.late + 1, throughputs=(), profiles=()), Decision.keep(
                 "waiting for the last change"
             )
         regions = []
@@ -187,7 +206,7 @@ class Organic:
         changes = [c for n, r in regions.items() for c in changes_to(observation.region(n), r.config)]
         quiet = 0 if changes or trial or acted or stirred else state.quiet + 1
         warmup = self.warmup if changes else 0
-        after = OrganicState(tuple(regions.items()), trial, (), warmup, 0, quiet, stirred=stirred)
+        after = OrganicState(tuple(regions.items()), trial, warmup=warmup, quiet=quiet, stirred=stirred)
         threads = sum(len(r.config[0]) * r.config[1] for r in regions.values())
         return after, Decision(tuple(changes), reason, {Metric.WORKERS: float(threads)})
 

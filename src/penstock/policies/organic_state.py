@@ -31,14 +31,16 @@ class RegionState:
 class OrganicState:
     """All regions, those under trial in topological order, the running profile, periods without a change.
 
-    ``stirred``: the load was seen to change in the last period, which was therefore only looked at.
+    ``stirred``: the load was seen to change in the last period, which was therefore only looked at. ``throughputs``: of the
+    observations of this period. ``rising``: first profiles that were left because the throughput rose within them.
     """
 
     regions: tuple[tuple[str, RegionState], ...] = ()
     trial: tuple[str, ...] = ()
     profiles: Profiles = ()
     warmup: int = 0
-    count: int = 0
+    throughputs: tuple[float, ...] = ()
+    rising: int = 0
     quiet: int = 0
     late: int = 0
     stirred: bool = False

@@ -36,6 +36,11 @@ def profile(observation: Observation) -> Profiles:
     return tuple(found)
 
 
+def total_throughput(profiles: Profiles) -> float:
+    """Tuples a second of all regions together, as far as they are known."""
+    return sum(p.throughput for _, p in profiles if not isnan(p.throughput))
+
+
 def _cpu(pipe: StageObservation) -> float:
     """Share of the period that the pipeline's workers were busy, on average."""
     if pipe.worker_utilisation:
