@@ -84,6 +84,13 @@ def test_a_change_that_was_decided_and_took_effect_counts_once():
     assert got.settling_time == 0
 
 
+def test_a_change_that_was_decided_for_a_pipeline_and_took_effect_on_its_region_counts_once():
+    journal = MemoryJournal()
+    changed(journal, 1.0, "policy", **{"chain/0": 2, "chain/1": 2})
+    changed(journal, 2.5, "took effect", chain=2)
+    assert figures(journal.tables()).reconfigurations == 1
+
+
 def test_decisions_that_one_batch_brings_are_one_change_and_those_by_hand_count_too():
     journal = MemoryJournal()
     changed(journal, 1.0, "policy", op=2)
@@ -107,17 +114,30 @@ def test_time_that_two_observations_cover_counts_once():
 
 
 @given(
-    st.lists(st.tuples(st.floats(0.0, 50), st.floats(0.01, 100), st.integers(1, 8)), min_size=1, max_size=12)
+    st.lists(st.tuples(st.floats(0.0, 50), st.floats(0.01, 100), st.integers(1, 8)), min_size=1, max_size=12),
+    st.integers(1, 3),
 )
-def test_core_seconds_never_exceed_the_most_workers_times_the_duration(steps):
+def test_core_seconds_never_exceed_the_most_workers_times_the_duration(steps, in_turn):
     journal, now = MemoryJournal(), 0.0
     for pause, period, workers in steps:
         now += pause
-        journal.observation(Observation(now, period, (StageObservation("op", Capacity.steady(workers)),)))
+        stages = (
+            StageObservation(f"op {n}", Capacity.steady(workers), pool="workers") for n in range(in_turn)
+        )
+        journal.observation(Observation(now, period, tuple(stages)))
     got = figures(journal.tables())
     most = max(workers for _, _, workers in steps)
     assert got.resource_seconds <= most * got.duration * (1 + 1e-9)
     assert got.duration <= now + max(period for _, period, _ in steps) + 1e-6
+
+
+def test_workers_that_stages_have_in_common_count_once_and_others_each():
+    journal = MemoryJournal()
+    stages = (("panes", 3, "a"), ("windows", 2, "a"), ("count", 1, "b"), ("alone", 1, ""), ("too", 1, ""))
+    journal.observation(
+        Observation(1.0, 1.0, tuple(StageObservation(s, Capacity.steady(n), pool=p) for s, n, p in stages))
+    )
+    assert figures(journal.tables()).resource_seconds == pytest.approx(3 + 1 + 1 + 1)
 
 
 def test_a_second_run_in_the_same_journal_counts_by_its_own_clock():

@@ -108,6 +108,16 @@ def test_no_shrinking_while_a_backlog_is_worked_off():
     assert passed(Guards(catch_up=None), 2, backlog=1e6)[0] == 2
 
 
+def test_a_stage_that_tells_no_backlog_does_not_shrink_while_those_before_it_have_one():
+    seen = at(backlog=1e6)
+    before = replace(seen.stages[0], downstream=("after",))
+    after = StageObservation("after", Capacity.steady(4))
+    for stage, held in ((after, True), (replace(after, backlog=0.0), False)):
+        both = replace(seen, stages=(before, stage))
+        made = check(Guards(), GuardState(), both, want(2, "after"))[1].decision.changes
+        assert bool(made) is not held
+
+
 def test_executors_are_not_released_while_any_stage_has_a_backlog():
     seen = replace(at(backlog=1e6), executors=Capacity.steady(4))
     decision = Decision((Change(Knob.EXECUTORS, "", 2),), "wanted")

@@ -118,6 +118,18 @@ def test_a_flow_is_offered_the_rivals_that_scale_workers():
     assert policy_named("ds2", Surroundings(PlantKind.REPLICAS, workers=(1, 6))).limits == (1, 6)
 
 
+def test_stages_of_a_query_that_work_in_turn_may_each_have_all_workers():
+    here = Surroundings(PlantKind.PREFERENCE, (1, 2), stages=("panes", "windows"), in_turn=True)
+    assert policy_named("Fuzzy", here).limit == 4
+    assert policy_named("maximum", here).workers == {"panes": 2, "windows": 2}
+    mpc = policy_named("mpc", here)
+    assert (mpc.workers, mpc.budget) == ((1, 2), 4)
+
+
+def test_the_model_of_mpc_for_a_flow_knows_that_tuples_wait_for_their_batch():
+    assert policy_named("mpc", Surroundings(PlantKind.REPLICAS, (1, 4))).waiting == "microbatch"
+
+
 def test_what_fits_a_preference_query():
     fits = fitting(PlantKind.PREFERENCE)
     assert {"Fuzzy", "Ds2", "Mpc"} <= set(fits)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.capacity import Capacity
+from penstock.core.capacity import Capacity, Knob
 from penstock.core.errors import PenstockError
 from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Ds2
@@ -56,6 +56,16 @@ def test_a_backlog_is_worked_off_in_the_catch_up_time():
 def test_it_gives_back_no_more_than_a_share_at_once():
     assert wanted(Ds2(restart=0.0, shrink=0.6), stage(workers=10, rate=10.0)) == {"op": 4}
     assert wanted(Ds2(restart=0.0), stage(workers=2, rate=10.0)) == {"op": 1}
+
+
+def test_a_growth_that_helped_is_no_reason_against_another_when_rows_cost_more_later():
+    policy = Ds2(restart=0.0, settle=0.0, window=0.5, effect=0.1)
+    state, decision = policy.step(policy.start(), seen(stage(rate=900.0)))
+    grown = int(decision.changes[0].number)
+    state, _ = policy.step(state, seen(stage(workers=grown, rate=900.0), time=2.0))
+    dearer = replace(stage(workers=grown, rate=900.0), service_time=0.005 * grown)
+    _, decision = policy.step(state, seen(dearer, time=4.0))
+    assert decision.number(Knob.WORKERS, "op", 0) > grown, decision.reason
 
 
 def test_a_growth_that_brought_nothing_is_not_repeated():

@@ -138,6 +138,24 @@ def test_both_stages_are_reduced_in_proportion_to_the_limit():
     assert not decision.feasible
 
 
+def test_windows_of_which_none_has_ended_are_neither_fast_nor_slow():
+    seen = two_stage(2, 2, 1.3, float("nan"), time=2.5)
+    decision = Fuzzy(limit=16).step(Fuzzy().start(), seen)[1]
+    assert decision.number(Knob.WORKERS, "panes", 2) == 3
+    assert decision.number(Knob.WORKERS, "windows", 2) >= 2
+    calm = Fuzzy(limit=16).step(Fuzzy().start(), two_stage(4, 4, 0.4, float("nan"), time=2.5))[1]
+    assert calm.number(Knob.WORKERS, "windows", 4) == 4
+
+
+def test_stages_that_work_in_turn_may_each_have_all_workers():
+    seen = two_stage(2, 2, 1.3, 1.3, time=2.5)
+    limited = [replace(s, workers=replace(s.workers, limit=3)) for s in seen.stages]
+    for pool, both in (("workers", 6), ("", 3)):
+        stages = tuple(replace(s, pool=pool) for s in limited)
+        decision = Fuzzy().step(Fuzzy().start(), replace(seen, stages=stages))[1]
+        assert sum(decision.number(Knob.WORKERS, s.name, 2) for s in stages) == both
+
+
 def test_it_decides_as_often_as_it_is_asked():
     """A run that is looked at every second is not left behind for two and a half."""
     policy, state = Fuzzy(limit=6), Fuzzy(limit=6).start()

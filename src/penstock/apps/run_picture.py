@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.core.arrays import Floats
-from penstock.core.control_quality import RunningQuality
+from penstock.core.control_quality import RunningQuality, resources
 from penstock.core.tables import Tables
 from penstock.picture import BLUE, GREEN, INK, ORANGE, PURPLE, picture
 
@@ -70,7 +70,7 @@ def headline(tables: Tables, skip: float = 0.0) -> str:
         if o.time >= skip:
             quality.observe(o)
             loads.append(o.stage("panes").arrival_rate)
-            workers.append(sum(s.workers.observed for s in o.stages))
+            workers.append(resources(o))
             if not isnan(lag := o.extra.get("answer_lag", float("nan"))):
                 lags.append(lag)
     if not lags:

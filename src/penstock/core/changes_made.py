@@ -26,6 +26,8 @@ class Made:
 def made_changes(rows: Sequence[tuple[str, Made]]) -> list[Made]:
     """Changes with their sources, by the time they took effect, or by that of their decision where no effect is told.
 
+    A decision on a pipeline (``chain/0``) takes effect on its region (``chain``).
+
     >>> wish, came = Made(1.0, "workers", "a", 1, 2), Made(3.0, "workers", "a", 1, 2)
     >>> [m.time for m in made_changes([("policy", wish), (EFFECT, came)])]
     [3.0]
@@ -33,12 +35,19 @@ def made_changes(rows: Sequence[tuple[str, Made]]) -> list[Made]:
     effects = [m for source, m in rows if source == EFFECT]
     latest: dict[tuple[str, str], float] = {}
     for m in effects:
-        latest[m.knob, m.where] = max(m.time, latest.get((m.knob, m.where), m.time))
+        latest[m.knob, _region(m.where)] = max(m.time, latest.get((m.knob, _region(m.where)), m.time))
     # A decision is told of again by an effect that comes later on the same knob and place.
     pending = [
-        m for source, m in rows if source != EFFECT and not latest.get((m.knob, m.where), nan) >= m.time
+        m
+        for source, m in rows
+        if source != EFFECT and not latest.get((m.knob, _region(m.where)), nan) >= m.time
     ]
     return sorted(effects + pending, key=lambda m: m.time)
+
+
+def _region(where: str) -> str:
+    name, _, number = where.rpartition("/")
+    return name if number.isdigit() else where
 
 
 def change_times(made: Iterable[Made], wanted: Iterable[str] = tuple(UNIT)) -> list[float]:

@@ -10,7 +10,8 @@
 - *Overshoot*: mean share by which the resources in use exceeded the least amount that would have kept the
   utilisation at or below ``enough``, over observations that know their utilisation.
 - *Resource-seconds*: workers (times CPU share where it is known, times executors where only they are known)
-  integrated over time; where the periods of two observations overlap, that time counts once.
+  integrated over time; where the periods of two observations overlap, that time counts once, and workers that several
+  stages have in common (``pool``) count once.
 """
 
 from array import array
@@ -184,13 +185,18 @@ class RunningQuality:
 
 
 def resources(observation: Observation) -> float:
-    """Cores in use: workers x CPU share over all stages, or the executors where there are any."""
+    """Cores in use: workers x CPU share over all stages, those in common once; or the executors where there are any."""
     if observation.executors is not None:
         share = next((s.cpu_share.observed for s in observation.stages if s.cpu_share is not None), 1.0)
         return observation.executors.observed * share
-    return sum(
-        s.workers.observed * (s.cpu_share.observed if s.cpu_share else 1.0) for s in observation.stages
-    )
+    apart, pools = 0.0, dict[str, float]()
+    for s in observation.stages:
+        cores = s.workers.observed * (s.cpu_share.observed if s.cpu_share else 1.0)
+        if s.pool:
+            pools[s.pool] = max(cores, pools.get(s.pool, 0.0))
+        else:
+            apart += cores
+    return apart + sum(pools.values())
 
 
 def _changes(tables: Tables) -> list[tuple[str, Made]]:

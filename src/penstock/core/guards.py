@@ -272,11 +272,15 @@ def _catching_up(
 
 
 def _backlog(observation: Observation, where: str) -> tuple[float, float]:
+    """What waits for a place, and how fast it comes; a stage that does not tell gets what waits for those before it."""
     place = observation.place(where)
     if place is None:
         stages = observation.stages
     else:
         stages = observation.pipelines(where) if isinstance(place, RegionObservation) else (place,)
+        if all(isnan(s.backlog) for s in stages):
+            names = {s.name for s in stages}
+            stages = tuple(s for s in observation.stages if names.intersection(s.downstream))
     backlog = sum(s.backlog for s in stages if not isnan(s.backlog))
     rates = [s.arrival_rate for s in stages if not isnan(s.arrival_rate)]
     return backlog, max(rates, default=0.0)

@@ -79,6 +79,7 @@ class StageObservation:
     name: str
     workers: Capacity
     region: str = ""  # the region whose pipeline this is
+    pool: str = ""  # stages that name the same one have their workers in common and work in turn
     downstream: tuple[str, ...] = ()  # stages that get a copy of every tuple given out
     arrival_rate: float = nan
     arrival_scv: float = nan

@@ -13,6 +13,8 @@ from penstock.policies.waiting import GRID
 if TYPE_CHECKING:
     from penstock.models import MicroBatch
 
+#: What stands for the interval of a query whose batches follow each other at once, in seconds.
+AT_ONCE = 0.1
 #: Utilisation from which on a micro-batch query is taken to fall behind.
 _FULL = 0.98
 

@@ -127,7 +127,8 @@ def _fixed(s: Surroundings, count: int) -> Arguments:
     """So many executors; or workers, the stages of a preference query sharing them evenly."""
     if s.kind is PlantKind.MICRO_BATCHES:
         return {"executors": count}
-    each = max(1, count // len(s.stages)) if s.kind is PlantKind.PREFERENCE and s.stages else count
+    apart = s.kind is PlantKind.PREFERENCE and s.stages and not s.in_turn
+    each = max(1, count // len(s.stages)) if apart else count
     return {"workers": dict.fromkeys(s.stages, each)}
 
 
@@ -166,15 +167,17 @@ def _scaling(s: Surroundings) -> Arguments:
 
 
 def _fuzzy(s: Surroundings) -> Arguments:
-    return {"limit": max(2, s.bounds[1]) if s.workers else None}
+    return {"limit": max(2, s.together) if s.workers else None}
 
 
 def _mpc(s: Surroundings) -> Arguments:
     """The paper's control; on micro-batches with their model, head-room for the forecast's errors, and what waits."""
     if s.kind is PlantKind.PREFERENCE:
-        return {"workers": s.bounds, "budget": s.bounds[1], "stages": s.stages, "rebalance": False}
+        return {"workers": s.bounds, "budget": s.together, "stages": s.stages, "rebalance": False}
     if s.kind is not PlantKind.MICRO_BATCHES:
-        return {"objective": "latency", "target": s.goal, "workers": s.bounds}
+        # A flow's tuples wait for their batch; on what has no batches the micro-batch model is Kingman's formula.
+        waiting = "microbatch" if s.kind is PlantKind.REPLICAS else "kingman"
+        return {"objective": "latency", "target": s.goal, "workers": s.bounds, "waiting": waiting}
     return {
         "objective": "latency",
         "horizon": 4,

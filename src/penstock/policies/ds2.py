@@ -17,10 +17,11 @@ present capacity is enough for the utilisation plus ``boundary`` and not too muc
 [target.utilization.boundary 0.3]. Means are taken over ``window`` seconds [metrics.window], and after a change nothing
 is decided for ``settle`` seconds [stabilization.interval]. At most ``shrink`` of the instances are given back at once
 [scale-down.max-factor 0.6: four tenths stay]. A growth that brought less than ``effect`` of what it promised is not repeated
-[scaling.effectiveness.detection, threshold 0.1]. Flink's times are minutes, since it restarts the job; here executors
+[scaling.effectiveness.detection, threshold 0.1]; one that brought it, when it had settled, is not judged again. Flink's times are minutes, since it restarts the job; here executors
 come while the query goes on, so the defaults are seconds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isnan
 
@@ -104,15 +105,19 @@ class Ds2:
             return state, Decision.keep("letting the last change settle")
         kept, grown, changes, words = dict(state.seen), dict(state.grown), [], []
         for place in here:
-            wanted, why = self._size(place, kept.get(place.where, ()), grown.get(place.where))
+            seen, growth = kept.get(place.where, ()), grown.get(place.where)
+            if growth is not None and seen and not self._ineffective(place.planned * _rate(seen), growth):
+                del grown[place.where]  # it has helped; what rows cost later is not its fault
+            wanted, why = self._size(place, seen, grown.get(place.where))
             words.append(f"{place.stage.name}: {why}")
             if wanted == place.planned:
                 continue
             changes.append(Change(self.knob, place.where, wanted))
             rate = kept[place.where][-1].rate
             grown[place.where] = Growth(place.planned * rate, wanted * rate)
+        state = replace(state, grown=tuple(grown.items()))
         if changes:  # capacities of before say nothing of what is to come
-            state = Ds2State(changed=observation.time, grown=tuple(grown.items()))
+            state = Ds2State(changed=observation.time, grown=state.grown)
         return state, Decision(tuple(changes), "; ".join(words) or "nothing here to scale")
 
     def _remember(
@@ -135,7 +140,7 @@ class Ds2:
         if not seen or now < 1:
             return now, "rates not known"
         demand = sum(s.demand for s in seen) / len(seen)
-        rate = sum(s.rate for s in seen) / len(seen)
+        rate = _rate(seen)
         lag = seen[-1].backlog / self.catch_up
         capacity = now * rate
         most = demand / min(1.0, self.utilisation + self.boundary) + lag
@@ -155,6 +160,11 @@ class Ds2:
     def _ineffective(self, capacity: float, growth: Growth) -> bool:
         expected = growth.promised - growth.before
         return expected > 0 and (capacity - growth.before) / expected < self.effect
+
+
+def _rate(seen: Sequence[Seen]) -> float:
+    """The true processing rate of an instance, on average."""
+    return sum(s.rate for s in seen) / len(seen)
 
 
 def demand_of_stages(observation: Observation) -> dict[str, float]:

@@ -126,8 +126,9 @@ class Fuzzy:
 
     It decides on every observation, which is what was seen in a period of the run (2.5 s in the paper); with ``interval`` only
     so many seconds after its last decision, on the means over time of what it saw since.
-    ``limit`` is the number of workers of both stages together (by default what the plant could give, 64 where it does not
-    say); beyond it both are reduced in proportion.
+    ``limit`` is the number of workers of both stages together (by default what the plant could give, twice that where the
+    stages work in turn on the same workers, 64 where it does not say); beyond it both are reduced in proportion.
+    Windows whose utilisation is not known yet, since none has ended, count as neither fast nor slow.
     Further knobs, off unless asked for: with ``frequencies`` (GHz, rising) the numbers of workers are chosen for
     the highest frequency and the frequency is then lowered as far as the utilisation stays at the set-point;
     with ``shedding`` the input that even the whole limit cannot serve is dropped, and no more than that.
@@ -160,8 +161,8 @@ class Fuzzy:
                 f"no stages named {self.panes} and {self.windows}; there are: {known}"
             )
         panes, windows = (stages_at(observation, name)[0] for name in (self.panes, self.windows))
-        if isnan(panes.utilisation) or isnan(windows.utilisation):
-            return state, Decision.keep("the utilisation of a stage is unknown")
+        if isnan(panes.utilisation):
+            return state, Decision.keep(f"the utilisation of {panes.name} is unknown")
         seen = self._add(state, observation, panes, windows)
         if seen.since is None or not seen.seconds > 0 or observation.time - seen.since < self.interval - 1e-9:
             return seen, Decision.keep(f"{seen.count} observations towards the next decision")
@@ -177,9 +178,13 @@ class Fuzzy:
             state.seconds + seconds,
             state.panes + seconds * min(panes.utilisation, 1e6) * self._speed(panes),
             state.splitting + seconds * sigma,
-            state.windows + seconds * min(windows.utilisation, 1e6) * self._speed(windows),
+            state.windows + seconds * self._of_windows(windows),
             state.grown,
         )
+
+    def _of_windows(self, stage: StageObservation) -> float:
+        known = not isnan(stage.utilisation)
+        return min(stage.utilisation, 1e6) * self._speed(stage) if known else MOST_ACCEPTABLE
 
     def _speed(self, stage: StageObservation) -> float:
         """Present speed over the highest one; utilisations are counted at the highest."""
@@ -219,8 +224,13 @@ class Fuzzy:
         return Averages(observation.time, grown=(grown[0], grown[1])), decision
 
     def _limit(self, panes: StageObservation, windows: StageObservation) -> int:
+        if self.limit is not None:
+            return self.limit
         known = [s.workers.limit for s in (panes, windows) if isfinite(s.workers.limit)]
-        return self.limit if self.limit is not None else max(2, int(max(known, default=64)))
+        if not known:
+            return 64
+        in_turn = panes.pool != "" and panes.pool == windows.pool
+        return max(2, int(sum(known) if in_turn else max(known)))
 
     def _steady(self, new: int, now: int, rho: float, grown: tuple[int, float]) -> int:
         """With few workers, do not fall back to a number that was outgrown under the same demand."""

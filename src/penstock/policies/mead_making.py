@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.core.capacity import Knob
 from penstock.core.observation import Observation, StageObservation
+from penstock.policies.batch_waiting import AT_ONCE
 from penstock.policies.mead_batches import BatchModel, QueriesModel, StagesModel
 from penstock.policies.mead_fits import Fits
 from penstock.policies.mead_model import KingmanModel, ModelledOperator, NetworkModel
@@ -66,7 +67,7 @@ class ModelMaker:
         operators = _operators(sources, stages, known)
         if operators is None:
             return None, "the service demand of an operator is not known yet"
-        if sources[0].trigger > 0:
+        if in_batches(sources[0]):
             return self._queries(observation, sources, operators, gaps, found), ""
         if self.model == "gig1":
             own = {n: float(np.var(g) / np.mean(g) ** 2) for n, g in gaps.items()}
@@ -83,7 +84,7 @@ class ModelMaker:
 
     def _gaps(self, source: StageObservation) -> tuple[Any, str]:
         gaps = source.interarrivals
-        if gaps is not None and not source.trigger > 0:  # queues know single tuples only
+        if gaps is not None and not in_batches(source):  # queues know single tuples only
             gaps = gaps / source.interarrival_rows
         if gaps is None or len(gaps) < self.least or not float(np.sum(gaps)) > 0:
             return None, f"{0 if gaps is None else len(gaps)} of {self.least} inter-arrival times seen"
@@ -123,7 +124,7 @@ class ModelMaker:
 
         if gaps is None:
             return (Poisson(source.arrival_rate / self._each(source)),)
-        single = source.interarrival_rows if source.trigger > 0 else 1.0
+        single = source.interarrival_rows if in_batches(source) else 1.0
         return found.of(source.name, gaps * (self._each(source) / single))
 
     def _each(self, source: StageObservation) -> float:
@@ -132,7 +133,7 @@ class ModelMaker:
         A fast stream is seen in groups of tuples, and a batch of groups takes as long as one of their tuples. What groups
         do not have is the variability of single tuples, which is all that models without correlation know.
         """
-        return source.interarrival_rows if source.trigger > 0 and self.model == "map" else 1.0
+        return source.interarrival_rows if in_batches(source) and self.model == "map" else 1.0
 
     def _queries(
         self,
@@ -149,7 +150,11 @@ class ModelMaker:
             known[source.name] = replace(own, demand=own.demand * self._each(source))
         made = tuple(
             self._batches(
-                observation, s, (known[s.name],), self._arrivals(s, gaps.get(s.name), found), s.trigger
+                observation,
+                s,
+                (known[s.name],),
+                self._arrivals(s, gaps.get(s.name), found),
+                max(s.trigger, AT_ONCE),
             )
             for s in sources
         )
@@ -164,6 +169,11 @@ class ModelMaker:
             operators, source.name, processes, trigger, 0.0 if isnan(overhead) else overhead,
             _slots(observation, source, self.knob), self.percentile,
         )  # fmt: skip
+
+
+def in_batches(source: StageObservation) -> bool:
+    """Whether a source is taken in micro-batches, at an interval or one after another, rather than tuple by tuple."""
+    return source.trigger >= 0
 
 
 def _demand(stage: StageObservation, given: float | None) -> OperatorDemand | None:

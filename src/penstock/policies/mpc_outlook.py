@@ -14,7 +14,7 @@ import numpy as np
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.observation import Observation, StageObservation
 from penstock.forecast.forecaster import Forecaster, trajectory
-from penstock.policies.batch_waiting import BatchQuery, BatchResponse, BatchSetting, batch_response
+from penstock.policies.batch_waiting import AT_ONCE, BatchQuery, BatchResponse, BatchSetting, batch_response
 from penstock.policies.mpc_model import Grid, OperatorLoad, Wait, response
 from penstock.policies.waiting import BurstWait, KingmanWait, burst_wait
 
@@ -128,11 +128,14 @@ class Outlook:
         if time - memory.fitted_at < self.refit and not moved:
             return memory
         if not batches:
-            fitted: BurstWait | BatchResponse = burst_wait(gaps, _or_one(stage.service_scv), self.percentile)
+            fitted: BurstWait | BatchResponse = burst_wait(
+                gaps, _or_one(stage.service_scv), self.percentile, rows=stage.interarrival_rows
+            )
             return replace(memory, bursts=fitted, fitted_at=time)
-        work, trigger = self._work(stage, observation), stage.trigger
-        if not (trigger > 0 and work > 0 and rate > 0):
+        work = self._work(stage, observation)
+        if not (stage.trigger >= 0 and work > 0 and rate > 0):
             return memory
+        trigger = max(stage.trigger, AT_ONCE)
         overhead = stage.overhead_time * self.speed(stage)
         each = stage.interarrival_rows  # the process is one of groups of tuples
         setting = BatchSetting(trigger, 0.0 if isnan(overhead) else overhead, work * each, rate / each)
@@ -159,7 +162,7 @@ class Outlook:
         return OperatorLoad(stage.name, gaps, work, wait, correction)
 
     def _wait(self, memory: StageMemory, stage: StageObservation, observation: Observation) -> Wait | None:
-        if self.waiting != "microbatch":
+        if self.waiting != "microbatch" or isnan(stage.trigger):  # what has no batches is a queue
             return memory.bursts or KingmanWait(_or_one(stage.arrival_scv), _or_one(stage.service_scv))
         overhead = stage.overhead_time
         if isnan(overhead):
@@ -167,9 +170,7 @@ class Outlook:
         fixed = overhead if isnan(stage.fixed_time) else min(overhead, stage.fixed_time)
         workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
         tasks = (overhead - fixed) * (workers.observed if workers else 1.0) * self.speed(stage)
-        return BatchQuery(
-            max(0.0 if isnan(stage.trigger) else stage.trigger, 0.1), fixed, tasks, self.percentile
-        )
+        return BatchQuery(max(stage.trigger, AT_ONCE), fixed, tasks, self.percentile)
 
 
 def service_time(stage: StageObservation) -> float:

@@ -35,6 +35,7 @@ class Surroundings:
     """What a policy by name has to fit: the plant's kind, bounds, target and period.
 
     workers: least and most executors, workers (of all stages together) or replicas; None: they are left alone.
+    in_turn: the stages work in turn on the same workers, so that each may have all of them.
     target: response time in seconds, by default one that makes sense for the kind. period: seconds between two steps.
     shares: CPU shares that may be set, rising; none: no shares. stages: the stages that take part, in order.
     cores: cores of the machine, 0 where unknown. overheads: seconds that a thread switch and a splitter cost a tuple.
@@ -53,6 +54,7 @@ class Surroundings:
     cores: int = 0
     overheads: tuple[float, float] | None = None
     late: float = 0.05
+    in_turn: bool = False
 
     def __post_init__(self) -> None:
         if self.workers is not None and not 0 < self.workers[0] <= self.workers[1]:
@@ -70,6 +72,11 @@ class Surroundings:
     def bounds(self) -> tuple[int, int]:
         """Least and most workers; one where they are left alone."""
         return self.workers or (1, 1)
+
+    @property
+    def together(self) -> int:
+        """The most workers of all stages together."""
+        return self.bounds[1] * (len(self.stages) if self.in_turn else 1)
 
     @property
     def goal(self) -> float:

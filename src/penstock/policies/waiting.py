@@ -71,18 +71,23 @@ GRID = (
 
 
 def burst_wait(
-    interarrivals: Floats, service_scv: float, percentile: float | None = None, max_states: int = 8
+    interarrivals: Floats,
+    service_scv: float,
+    percentile: float | None = None,
+    max_states: int = 8,
+    rows: float = 1.0,
 ) -> BurstWait:
     """Fit a Markovian arrival process to inter-arrival times and tabulate its waits.
 
-    With a percentile: that percentile of the response less one service time, in its place.
+    With a percentile: that percentile of the response less one service time, in its place. Where each arrival stands for
+    several ``rows``, the customers of the queue are so many together: their service is so many times as long and less variable.
     """
     from penstock.models import MapPh1, fit_kpc
     from penstock.models.phase_type_fit import fit_ph
 
     fitted = fit_kpc(interarrivals, best=1, max_states=max_states)[0]
-    service = fit_ph(1.0, min(max(service_scv, 0.05), 50.0))
+    service = fit_ph(1.0, min(max(service_scv / rows, 0.05), 50.0))
     queues = [MapPh1(fitted.scaled(rho), service) for rho in GRID]
     if percentile is None:
-        return BurstWait(GRID, tuple(float(q.mean_wait) for q in queues))
-    return BurstWait(GRID, tuple(max(float(q.percentile(percentile)) - 1.0, 1e-9) for q in queues))
+        return BurstWait(GRID, tuple(rows * float(q.mean_wait) for q in queues))
+    return BurstWait(GRID, tuple(rows * max(float(q.percentile(percentile)) - 1.0, 1e-9) for q in queues))

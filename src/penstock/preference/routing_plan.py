@@ -31,6 +31,8 @@ class RoutingPlan:
     inputs: int = 1
     #: Open pane -> (owner, rows the owner has of it).
     owners: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    #: Panes below have closed: where none is open, this one is the first that is new.
+    closed: int = 0
 
     def assign(self, panes: Ints) -> Ints:
         """The worker of each row, given the rows' panes in order of arrival.
@@ -40,12 +42,14 @@ class RoutingPlan:
         [1, 1, 0, 0]
         >>> RoutingPlan("AS", workers=3, order=(2, 0, 1), owners={7: (1, 5)}).assign(np.array([7, 8, 9])).tolist()
         [1, 2, 0]
+        >>> RoutingPlan("AS", workers=3, order=(2, 0, 1), closed=8).assign(np.array([8, 9])).tolist()
+        [2, 0]
         """
         if self.strategy in IN_TURN:
             return in_turn(self.strategy, panes, self.workers)
         distinct, index = numbered(panes)
         position = np.argsort(np.asarray(self.order))
-        new = 1 + max(self.owners, default=-1)
+        new = max([pane + 1 for pane in self.owners] + [self.closed])
         first, room = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct))
         for at, pane in enumerate(distinct.tolist()):
             owner, held = self.owners.get(pane, (-1, 0))

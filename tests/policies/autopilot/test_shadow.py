@@ -8,7 +8,8 @@ import pytest
 from penstock.core.capacity import Knob
 from penstock.policies import Ds2, Static, Threshold
 from penstock.policies.autopilot.rehearsal import Meter, measured, rehearsed
-from penstock.policies.autopilot.shadow import NO_INTERVAL, Bins, MeasuredCosts, Shadow
+from penstock.policies.autopilot.shadow import Bins, MeasuredCosts, Shadow
+from penstock.policies.batch_waiting import AT_ONCE
 from penstock.sim import SparkCosts, SparkLike, load
 
 EXECUTORS = {"knob": Knob.EXECUTORS, "limits": (1, 12)}
@@ -57,7 +58,7 @@ def test_executors_arrive_late_and_go_at_once():
 
 def test_without_an_interval_the_utilisation_is_the_work_of_the_rows_alone():
     """As the attached plant tells it: a fixed cost of half a second is no load where nobody waits for a trigger."""
-    costs = MeasuredCosts(NO_INTERVAL, 0.5, 0.01, 1.0)
+    costs = MeasuredCosts(AT_ONCE, 0.5, 0.01, 1.0)
     assert costs.utilisation(100.0, 2.0) == pytest.approx(0.5)
     assert replace(costs, trigger=1.0).utilisation(100.0, 2.0) == pytest.approx(1.0)
 

@@ -33,9 +33,9 @@ def needed(arrivals):
     return 17
 
 
-def chosen(arrivals):
+def chosen(arrivals, trigger=1.0):
     counts = np.bincount(arrivals.astype(int), minlength=SECONDS)
-    seen = arrival_times([SeenBatch(i, float(i), 0.5, int(n), 1.0) for i, n in enumerate(counts)], 1.0)
+    seen = arrival_times([SeenBatch(i, float(i), 0.5, int(n), 1.0) for i, n in enumerate(counts)], trigger)
     assert seen.rows > 10  # a million rows do not fit into the monitor
     stage = StageObservation(
         "q",
@@ -44,7 +44,7 @@ def chosen(arrivals):
         interarrivals=seen.gaps,
         interarrival_rows=seen.rows,
         service_time=SERVICE,
-        trigger=1.0,
+        trigger=trigger,
         overhead_time=OVERHEAD,
     )
     observation = Observation(float(SECONDS), 10.0, (stage,), executors=Capacity.steady(8, 16), slots=8.0)
@@ -57,3 +57,8 @@ def chosen(arrivals):
 
 def test_half_an_hour_of_bursts_ends_with_the_right_number_of_slots(arrivals):
     assert abs(chosen(arrivals) - needed(arrivals)) <= 1
+
+
+def test_so_does_one_whose_batches_follow_each_other_at_once(arrivals):
+    """Gaps of groups were taken for those of single rows, so that half an hour of bursts looked like less than a minute."""
+    assert abs(chosen(arrivals, trigger=0.0) - needed(arrivals)) <= 2

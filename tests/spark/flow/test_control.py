@@ -22,7 +22,7 @@ from penstock.dataflow.routing import is_uneven
 from penstock.dataflow.running_figures import running_count
 from penstock.dataflow.slices import EVERY
 from penstock.page.document import write_report
-from penstock.policies import Organic
+from penstock.policies import Mpc, Organic
 from penstock.policies.catalog import policy_named
 from penstock.policies.rebalance import needed, rebalance
 from penstock.policies.surroundings import PlantKind, Surroundings
@@ -447,6 +447,30 @@ def test_rows_arrive_in_the_time_since_the_batch_before(tmp_path):
     plant.put(dataclasses.replace(profiles[0], started=1001.0, seconds=0.3))
     rates = [r.observation.stage("count/0").arrival_rate for r in plant.reports()]
     assert rates[1] == 1000.0
+    run.finish()
+
+
+def test_rows_that_are_all_there_arrive_as_fast_as_they_could_be_taken(tmp_path):
+    """What a flow takes says nothing of what it could: a policy that keeps up with arrivals would never add a replica."""
+    run, _ = started(tmp_path)
+    profiles = []
+    run.listen(profiles.append)
+    run.feed(rows(np.arange(1000)))
+    (profile,) = profiles
+    busy = dataclasses.replace(profile.pipelines["count/0"], seconds=(0.3,), cpu=(0.3,))
+    batch = dataclasses.replace(
+        profile, pipelines={**profile.pipelines, "count/0": busy}, seconds=0.4, source_seconds=0.0
+    )
+    policy, plant = Mpc(stages=("count",), workers=(1, 4)), FlowPlant(run._program, at_once=True)
+    state = policy.start()
+    for number in range(20):
+        plant.put(dataclasses.replace(batch, started=1000.0 + 0.5 * number))
+    for report in plant.reports():
+        state, decision = policy.step(state, report.observation)
+    stage = report.observation.stage("count/0")
+    # 0.1 s of the batch and 0.1 s between two batches are nobody's work.
+    assert stage.arrival_rate == pytest.approx(5000.0)
+    assert decision.number(Knob.WORKERS, "count/0", 1) == 2
     run.finish()
 
 

@@ -203,12 +203,42 @@ def test_stages_on_the_same_resident_workers_have_the_share_of_time_in_which_tho
     assert capped.utilisation_panes == pytest.approx(1.9 / 1.2)  # half as many again came and wait
     idle = replace(figures, seconds=0.2).on_workers(Effort({0: {0: 0.05, 1: 0.0}}, active=0.1))
     assert idle.utilisation_panes == pytest.approx(0.05 / 0.9)
-    apart = replace(figures, seconds=0.5).on_workers(Effort({0: {0: 0.4}, 1: {1: 0.1}}, active=0.4))
+    apart = replace(figures, seconds=0.5).on_workers(
+        Effort({0: {0: 0.4}, 1: {1: 0.1}}, active=0.4), apart=True
+    )
     assert apart.utilisation_panes > 4 * apart.utilisation_windows * 0.99
+    without = replace(figures, seconds=0.5).on_workers(Effort({0: {0: 0.4}}, active=0.4), apart=True)
+    assert (
+        without.utilisation_windows == 0.0
+    )  # no window was due: their workers idled, whatever the panes did
     at_once = replace(figures, trigger=None).on_workers(Effort({0: {0: 1.9, 1: 0.0}}, active=1.9))
     assert (
         at_once.utilisation_panes < 0.5
     )  # batches without a pause do not make any number of workers look busy
+
+
+def test_windows_are_as_busy_as_from_one_that_ended_to_the_next(query_run):
+    """Between two windows their workers idle; a batch that reads 0 would halve them, over and over."""
+    done = query_run(batches=1)
+    figures, plant, told = done.outcomes[0].figures, QueryPlant(done.program), []
+    for second, (windows, rho, workers) in enumerate(
+        [(0, 0.0, 4), (0, 0.0, 4), (1, 1.2, 4), (0, 0.0, 4), (0, 0.0, 4), (0, 0.0, 2), (1, 0.9, 2)]
+    ):
+        seen = replace(
+            figures, windows=windows, utilisation_windows=rho, window_workers=workers, seconds=0.2, committed=1000.0 + second
+        )  # fmt: skip
+        plant.put(replace(seen, seconds=1.0) if second == 0 else seen)
+        told.append(plant.reports()[0].observation.stage("windows").utilisation)
+    assert all(map(isnan, told[:2]))  # none has ended yet
+    assert told[2:5] == pytest.approx([0.4, 0.4, 0.4])
+    assert told[5] == pytest.approx(0.8)  # half as many workers have twice as much to do
+    assert told[6] == pytest.approx(0.9 / 4)
+
+
+def test_without_a_trigger_engine_jobs_tell_what_of_a_batch_the_pane_workers_worked(query_run):
+    """By the busiest worker alone it was 1, however many workers there were."""
+    done = query_run(batches=2, period=None)
+    assert all(0.0 < o.figures.utilisation_panes < 0.9 for o in done.outcomes)
 
 
 def test_figures_of_batches_in_between_count_and_not_only_those_of_the_last(query_run):
@@ -269,6 +299,9 @@ def test_nothing_shrinks_while_rows_that_wait_at_the_source_are_worked_off(query
     controller.step()
     assert done.program.workers == (2, 2)
     assert any("backlog of 5000" in str(record) for record in journal.records)
+    plant.put(replace(figures, backlog=5000.0, committed=1000.5))
+    Controller(plant, AskFor(windows=1)).step()
+    assert done.program.workers == (2, 2)  # nor do windows, which get those rows next
     plant.put(replace(figures, committed=1001.0, backlog=100.0))
     controller.step()
     assert done.program.workers == (1, 2)
@@ -305,6 +338,7 @@ def test_a_relay_experiment_goes_on_over_restarts_and_its_gains_are_used(tmp_pat
     rng, states = np.random.default_rng(1), []
     for life in range(4):
         run = start_query_in_process(query, SCHEMA, tmp_path)
+        run._program.trigger = 1e-5  # whatever has rows is too much for it, on any machine
         for number in range(6 * life, 6 * life + 6):
             rows = 50 if busy(number) else 0
             columns = [number + np.sort(rng.random(rows)), rng.random(rows), rng.random(rows)]

@@ -18,7 +18,7 @@ from penstock.spark.actuators.executors import Executors
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.query.query_plant import QueryPlant
 from penstock.spark.runtime.engine_choice import RESIDENT, EngineChoice
-from penstock.spark.runtime.worker_room import ClusterRoom, most_workers, room_for_run
+from penstock.spark.runtime.worker_room import ClusterRoom, Room, most_workers, room_for_run
 from penstock.testing.flow_run import start_in_process
 
 DRIVER = """
@@ -237,6 +237,18 @@ def test_where_executors_cannot_be_added_the_slots_are_the_limit_and_the_reason_
     assert "dynamic allocation is on" in room_for_run(Manager(2, **own).session, True, print).limited_by
     assert isinstance(room_for_run(Manager(2).session, True, print), ClusterRoom)
     assert not isinstance(room_for_run(Manager(2).session, False, print), ClusterRoom)
+
+
+def test_resident_workers_leave_slots_to_others_and_the_reason_says_so():
+    room = Room(lambda: 4.0, "there are no others")
+    room.engine(EngineChoice("resident", 3, "asked for"))
+    assert room.limit == 3.0
+    assert (
+        room.limited_by
+        == "the 4 slots of the application, 1 of them left to other tasks; there are no others"
+    )
+    room.engine(EngineChoice("jobs", 0, "asked for"))
+    assert Room(lambda: 4.0).limit >= room.limit
 
 
 def test_a_policy_by_name_may_want_what_guards_or_the_cluster_allow():

@@ -10,9 +10,9 @@ import numpy as np
 from penstock.core.capacity import Knob
 from penstock.core.observation import Observation, StageObservation
 from penstock.core.policy import AnyPolicy
+from penstock.policies.batch_waiting import AT_ONCE
 from penstock.policies.autopilot.shadow import (
     ARRIVES_AFTER,
-    NO_INTERVAL,
     WARM_UP,
     Bins,
     MeasuredCosts,
@@ -97,7 +97,7 @@ def measured(meter: Meter, observation: Observation) -> Meter:
     cold = 2 if grown else max(0, meter.cold - 1)
     stretch = _stretched(meter, stage, overhead, slots * executors.observed) if not cold else meter.stretch
     costs = MeasuredCosts(
-        max(trigger, NO_INTERVAL),
+        max(trigger, AT_ONCE),
         stretch * overhead,
         stretch * stage.service_time,
         max(slots, 1e-3),

@@ -13,11 +13,10 @@ import numpy as np
 from penstock.core.arrays import Floats
 from penstock.core.capacity import Capacity
 from penstock.core.observation import Latency, Observation, StageObservation
+from penstock.policies.batch_waiting import AT_ONCE
 
 #: Seconds until an executor is there and by which it slows its first batch, until measured.
 ARRIVES_AFTER, WARM_UP = 5.0, 2.5
-#: What stands for the interval of a query without one, in seconds.
-NO_INTERVAL = 0.1
 
 
 def _none() -> Floats:
@@ -42,7 +41,7 @@ class MeasuredCosts:
         Without an interval of triggers nothing but the rows' work counts: batches come one after the other.
         """
         load = rate * self.service / max(slots, 1e-9)
-        if self.trigger <= NO_INTERVAL:
+        if self.trigger <= AT_ONCE:
             return load
         room = 1.0 - self.overhead / self.trigger
         return load / room if room > 0.1 else max(load / 0.1, load + self.overhead / self.trigger)

@@ -33,10 +33,16 @@ def busy_shares(
     costliest = max((max(p.seconds) for p in together if p is not None and p.seconds), default=0.0)
     if costliest <= 0:
         return [nan for _ in busy]
-    working = [working_seconds(profile, segment, program) for segment in range(layout.segments)]
-    fixed = max(0.0, profile.seconds - max(working))
-    workers = min(1.0, working[pipeline.segment] / max(span - fixed, 1e-9))
+    working = working_seconds(profile, pipeline.segment, program)
+    workers = min(1.0, working / max(span - fixed_seconds(profile, program), 1e-9))
     return [workers * seconds / costliest for seconds in busy]
+
+
+def fixed_seconds(profile: Profile, program: FlowProgram) -> float:
+    """Seconds of a batch that no worker could shorten: those beside its longest segment."""
+    layout = program.definition.wiring(profile.plan).layout
+    longest = max(working_seconds(profile, segment, program) for segment in range(layout.segments))
+    return max(0.0, profile.seconds - longest)
 
 
 def seconds_in_tasks(profile: Profile, program: FlowProgram) -> float:

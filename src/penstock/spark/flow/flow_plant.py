@@ -31,7 +31,7 @@ from penstock.dataflow.layout import Layout, Pipeline
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.regions import Region
 from penstock.spark.attach.batch_history import SeenBatch, arrival_times, latency
-from penstock.spark.flow.busy_shares import busy_shares, levels_of, seconds_in_tasks
+from penstock.spark.flow.busy_shares import busy_shares, fixed_seconds, levels_of, seconds_in_tasks
 from penstock.spark.flow.plan_changes import changes_between, knob_value
 from penstock.spark.flow.profile import OperatorProfile, PipelineProfile, Profile
 from penstock.spark.flow.program import FlowProgram
@@ -43,6 +43,8 @@ from penstock.spark.runtime.worker_room import Room
 HISTORY = 2_000
 #: First batches whose overhead says nothing about later ones.
 COLD = 2
+#: The least share of the time between two batches that rows which are there need to come.
+SOONEST = 0.1
 
 
 #: What a plan calls the knobs that change it.
@@ -73,7 +75,7 @@ class FlowPlant(BatchedPlant[Profile]):
     ``room`` tells how many replicas find a place: more would not help. Where it can grow, replicas that are wanted beyond it
     wait until executors have come. ``trigger`` is the time between two batches in seconds, where there is one. With it, pipelines tell on which level of a batch they work,
     which is what a policy needs to predict the response of a flow (see ``Mead``). A batch counts from the moment Spark
-    hands it over to its commit. ``at_once``: all rows are there, so that nobody waits for any between two batches.
+    hands it over to its commit. ``at_once``: all rows are there, so that nobody waits for any between two batches, and the rate of arrivals is that at which they could be taken.
     """
 
     def __init__(
@@ -141,14 +143,22 @@ class FlowPlant(BatchedPlant[Profile]):
     def _arrivals(self, profile: Profile, gap: float) -> float:
         """Rows a second that reached the source: those taken, and by how much more wait there than at the commit before.
 
-        Where the source does not tell what waits, those taken since the batch before was handed over.
+        Where the source does not tell what waits, those taken since the batch before was handed over. Where all rows are
+        there, those that would come if the pipelines took no time: what the flow takes says nothing of what it could have.
         """
+        if self._at_once:
+            return self._offered(profile, gap)
         commit, (before, waiting) = profile.started + profile.seconds, self._committed
         self._committed = commit, profile.left
         grown, seconds = profile.left - waiting, commit - before
         if isnan(grown):
             grown, seconds = 0.0, profile.seconds if isnan(gap) else gap
         return max(0.0, profile.rows + grown) / max(seconds, 1e-3)
+
+    def _offered(self, profile: Profile, gap: float) -> float:
+        between = 0.0 if isnan(gap) else max(0.0, gap - self._batches[-1].duration)
+        seconds = fixed_seconds(profile, self._program) + profile.source_seconds + between
+        return profile.rows / max(seconds, SOONEST * (profile.seconds + between), 1e-3)
 
     def apply(self, decision: Decision) -> Applied:
         """Ask for the changes from the next batch on; those of a region are made together or not at all."""
@@ -253,6 +263,8 @@ class FlowPlant(BatchedPlant[Profile]):
             pipeline.name,
             self._replicas(region, seen),
             region=pipeline.region,
+            # Regions with CPU shares of their own are processes apart.
+            pool=f"segment {pipeline.segment}" if self._program.cpu is None else "",
             downstream=self._downstream(pipeline, profile.plan),
             arrival_rate=self._rate * taken / profile.rows if profile.rows else 0.0,
             busy_time=sum(busy),

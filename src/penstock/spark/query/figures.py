@@ -103,6 +103,8 @@ class QueryFigures:
     committed: float = nan
     #: Rows that wait beyond those of one trigger; known after the commit.
     backlog: float = nan
+    #: Whether both stages have one utilisation, that of the resident workers that they have in common.
+    in_common: bool = False
 
     @property
     def answer_lag(self) -> float:
@@ -114,21 +116,24 @@ class QueryFigures:
         """The same of the window that was due first: a batch that was held up gives out many at once."""
         return self.committed - self.first_due
 
-    def on_workers(self, effort: Effort, more: float = nan) -> "QueryFigures":
+    def on_workers(self, effort: Effort, more: float = nan, apart: bool = False) -> "QueryFigures":
         """The same with the utilisation of resident workers: everything that tuples cost them, not the kernels alone.
 
-        Stages that run in turn share their workers and so have one utilisation; those that overlap have each its own.
+        Stages that run in turn share their workers and so have one utilisation; those that overlap (``apart``) have each its own.
         By ``more`` rows more than at the commit before wait at the source now, where it tells: while the batch was at work
         its own rows and so many came. Where it does not tell, they came since the batch before began.
         """
         told = self.seconds * self.rows / max(self.rows + more, 1.0)
         arrived = min(self.interval, self.seconds) if isnan(more) else told
         waiting = self.backlog / self.rows if self.backlog > 0 and self.rows else 0.0
-        shares = [
-            busy_share(list(busy.values()), self.trigger, self.seconds, effort.active, arrived, waiting)
-            for _, busy in sorted(effort.lanes.items())
-        ]
-        return replace(self, utilisation_panes=shares[0], utilisation_windows=shares[-1])
+
+        def share(lane: int) -> float:
+            busy = list(effort.lanes.get(lane, {}).values()) or [0.0]  # a lane without a job was idle
+            return busy_share(busy, self.trigger, self.seconds, effort.active, arrived, waiting)
+
+        panes = share(0)
+        windows = share(1) if apart else panes
+        return replace(self, utilisation_panes=panes, utilisation_windows=windows, in_common=not apart)
 
     def progress(self) -> dict[str, Any]:
         """The figures by name, as ``run.progress`` has them."""
@@ -138,7 +143,7 @@ class QueryFigures:
             "work": self.working,
             "fixed": max(self.seconds - self.working, 0.0),
         }
-        for name in ("trigger", "committed", "due", "first_due"):
+        for name in ("trigger", "committed", "due", "first_due", "in_common"):
             del plain[name]
         return plain | {"pane_busy": list(self.pane_busy), "window_busy": list(self.window_busy)}
 
@@ -205,20 +210,19 @@ def figures_of(
     )
 
 
-def stage_utilisation(rows: Sequence[float], busy: Sequence[float], period: float | None) -> float:
+def stage_utilisation(rows: Sequence[float], busy: Sequence[float], period: float) -> float:
     """The papers' utilisation of a stage whose workers were given ``rows`` and took ``busy`` seconds for them.
 
     What a worker could not finish within the period counts as not processed in it, so an overloaded stage shows a
-    factor above 1. Without a period (no trigger) it is the work of the busiest worker that sets it.
+    factor above 1.
 
     >>> round(stage_utilisation([100, 100], [0.5, 0.5], 1.0), 2), round(stage_utilisation([100], [2.0], 1.0), 2)
     (0.5, 2.0)
     """
     if not sum(rows) or not sum(busy):
         return 0.0
-    span = period or max(busy)
-    processed = [r * min(1.0, span / b) if b > 0 else r for r, b in zip(rows, busy, strict=True)]
-    return utilisation(rows, processed, [min(b, span) for b in busy], span)
+    processed = [r * min(1.0, period / b) if b > 0 else r for r, b in zip(rows, busy, strict=True)]
+    return utilisation(rows, processed, [min(b, period) for b in busy], period)
 
 
 def busy_share(

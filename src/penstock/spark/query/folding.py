@@ -137,6 +137,7 @@ class Folding:
             threshold=SplitState.from_json(state.splitting).threshold,
             inputs=state.inputs or batch.spark.sparkContext.defaultParallelism,
             owners=owners,
+            closed=state.closed_before or 0,
         )
 
 

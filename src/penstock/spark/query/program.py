@@ -181,7 +181,7 @@ class QueryProgram:
         turn = self._beside(batch, start) if self.query.overlap else self._in_turn(batch, start)
         folded, done = turn.folded, turn.done
         closed = _closed_between(turn.closing, committed.closed_before, done.state.closed_before)
-        rho = self._utilisation(start.pane_workers, folded) if self._rho is None else self._rho
+        rho = self._utilisation(start.pane_workers, turn) if self._rho is None else self._rho
         splitting = self.query.strategy.step(
             SplitState.from_json(start.splitting), [p.received for p in closed], rho
         )
@@ -273,7 +273,7 @@ class QueryProgram:
             )
         figures = replace(figures, backlog=backlog(left, figures.arrival_rate, seconds, self.trigger))
         if effort is not None and effort.lanes:
-            figures = figures.on_workers(effort, more)
+            figures = figures.on_workers(effort, more, self.query.overlap)
             self._rho = figures.utilisation_panes
         self._left, self._committed = left, now
         self.listeners.tell(figures)
@@ -353,10 +353,13 @@ class QueryProgram:
     def _give_out(self, batch: Batch, done: Windowed, word: str = "") -> list[Publication]:
         return self.outputs.give_out(batch, sorted(done.output_files), self._result_schema, word)
 
-    def _utilisation(self, workers: int, folded: Folded) -> float:
-        """The pane stage's utilisation over one trigger interval (or over the work itself, without a trigger)."""
-        busy = folded.by_worker(workers, "busy")
-        return stage_utilisation(folded.by_worker(workers, "received"), busy, self.trigger)
+    def _utilisation(self, workers: int, turn: _Turn) -> float:
+        """The pane stage's utilisation over one trigger interval, or over the batch where these follow each other at once."""
+        period = self.trigger or max(turn.pane_seconds + turn.window_seconds, 1e-3)
+        folded = turn.folded
+        return stage_utilisation(
+            folded.by_worker(workers, "received"), folded.by_worker(workers, "busy"), period
+        )
 
     def _first_arrivals(self, state: QueryState, done: Windowed) -> list[float]:
         """When the first row of each window of this batch came in, on the driver's clock."""

@@ -1,6 +1,7 @@
 """A running preference query as a plant: two stages whose numbers of workers can be changed."""
 
 import time
+from math import nan
 from typing import Protocol
 
 from penstock.core.batched_plant import BatchedPlant, BatchReport
@@ -48,6 +49,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
         self._began = time.time()
         self._before: float | None = None
         self._changed: tuple[float, float] | None = None
+        self._windows_rho = WindowsShare()
 
     def report(self, figures: QueryFigures, newest: bool) -> BatchReport:
         """One batch."""
@@ -59,9 +61,11 @@ class QueryPlant(BatchedPlant[QueryFigures]):
         begin = started if self._before is None else self._before
         self._before = figures.committed
         self._room.refresh()
+        period = max(figures.committed - begin, 1e-6)
+        self._windows_rho.add(figures, period)
         observation = Observation(
             figures.committed - self._began,
-            max(figures.committed - begin, 1e-6),
+            period,
             (self._panes(figures), self._windows(figures)),
             latency=Latency(mean=figures.window_latency),
             slots=self._room.slots,
@@ -134,6 +138,7 @@ class QueryPlant(BatchedPlant[QueryFigures]):
         return StageObservation(
             PANES,
             self._workers(0, figures.pane_workers),
+            pool=self._pool,
             arrival_rate=figures.arrival_rate,
             busy_time=sum(figures.pane_busy),
             tuples_in=figures.rows,
@@ -157,13 +162,19 @@ class QueryPlant(BatchedPlant[QueryFigures]):
         return StageObservation(
             WINDOWS,
             self._workers(1, figures.window_workers),
+            pool=self._pool,
             busy_time=sum(figures.window_busy),
             tuples_out=figures.results,
             latency=Latency(mean=figures.window_latency),
-            utilisation=figures.utilisation_windows,
+            utilisation=self._windows_rho.told,
             worker_utilisation=_shares(figures.window_busy, figures),
             last_change=self._last_change(figures),
         )
+
+    @property
+    def _pool(self) -> str:
+        """Stages that work in turn have their workers in common."""
+        return "workers" if self._program.workers_for((1, 1)) == 1 else ""
 
     def _workers(self, stage: int, worked: int) -> Capacity:
         room, planned = self._room, self._planned[stage]
@@ -175,6 +186,28 @@ class QueryPlant(BatchedPlant[QueryFigures]):
             return LastChange()
         at, held_up = self._changed
         return LastChange(age=figures.committed - at, pause=held_up)
+
+
+class WindowsShare:
+    """How busy window workers are: the mean from one batch that gave out windows to the next, since between them they idle.
+
+    What a batch without windows tells would be 0, whatever the last window took. Other workers share the same work until then.
+    """
+
+    def __init__(self) -> None:
+        self.told = nan
+        self._work, self._busy, self._seconds = nan, 0.0, 0.0
+
+    def add(self, figures: QueryFigures, seconds: float) -> None:
+        """One batch more, which stands for so many seconds."""
+        if figures.in_common:  # the workers of the panes, busy or not
+            self.told = figures.utilisation_windows
+            return
+        self._busy += seconds * figures.utilisation_windows * figures.window_workers
+        self._seconds += seconds
+        if figures.windows:
+            self._work, self._busy, self._seconds = self._busy / self._seconds, 0.0, 0.0
+        self.told = self._work / figures.window_workers
 
 
 def _shares(busy: tuple[float, ...], figures: QueryFigures) -> tuple[float, ...]:

@@ -230,7 +230,7 @@ class StreamQuery(ABC):
         how = Start(**options)
         schema = schema_of_frame(frame)
         self.check(schema)
-        policy = how.chosen_policy(_surroundings(frame.sparkSession, how))
+        policy = how.chosen_policy(_surroundings(frame.sparkSession, how, self.overlap))
         refuse_power(policy, "a query")
         outputs = self._outputs(_sink(output, foreach_batch), late, how.dead_letters, checkpoint)
         if self.overlap and outputs.function is not None:
@@ -280,11 +280,17 @@ class StreamQuery(ABC):
         )
 
 
-def _surroundings(spark: SparkSession, how: Start) -> Surroundings:
-    """What a policy by name has to fit: workers of both stages together, as many as find a core."""
+def _surroundings(spark: SparkSession, how: Start, overlap: bool) -> Surroundings:
+    """What a policy by name has to fit: as many workers as find a slot, for each stage where they work in turn."""
     most = most_workers(spark, how.guards)
-    stages = (PANES, WINDOWS)
-    return Surroundings(PlantKind.PREFERENCE, (1, max(2, most)), period=how.period, stages=stages, cores=most)
+    return Surroundings(
+        PlantKind.PREFERENCE,
+        (1, max(2, most) if overlap else most),
+        period=how.period,
+        stages=(PANES, WINDOWS),
+        cores=most,
+        in_turn=not overlap,
+    )
 
 
 def _sink(

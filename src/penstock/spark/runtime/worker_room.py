@@ -39,6 +39,7 @@ class Room:
     def __init__(self, slots: Callable[[], float] = lambda: inf, why: str = "") -> None:
         self._count, self._why = slots, why
         self.slots = inf
+        self._taken = 0.0  # slots that workers must leave to others
 
     def refresh(self) -> None:
         """Look how many tasks the application can run at the same time."""
@@ -57,12 +58,13 @@ class Room:
     @property
     def limit(self) -> float:
         """The most workers of a stage that make sense."""
-        return max(1.0, self.slots)
+        return max(1.0, self.slots - self._taken)
 
     @property
     def limited_by(self) -> str:
         """What the limit is, in words."""
-        return "; ".join(filter(None, [f"the {self.slots:g} slots of the application", self._why]))
+        left = f", {self._taken:g} of them left to other tasks" if self._taken else ""
+        return "; ".join(filter(None, [f"the {self.slots:g} slots of the application{left}", self._why]))
 
     @property
     def figures(self) -> Mapping[str, float]:
@@ -70,7 +72,12 @@ class Room:
         return {}
 
     def engine(self, choice: EngineChoice) -> None:
-        """Told which engine the run has."""
+        """Resident workers leave the slots that others had taken, and one more."""
+        self.refresh()
+        if choice.resident:
+            self._taken = (
+                max(RESERVED, self.slots - choice.most_workers) if isfinite(self.slots) else RESERVED
+            )
 
     def want(self, workers: int) -> None:
         """Have room for so many workers, where that is possible."""
@@ -91,7 +98,6 @@ class ClusterRoom(Room):
         self._executors, self._notify, self._keep, self._clock = executors, notify, keep, clock
         self._own = 1  # executors of the application's owner
         self._asked = False
-        self._taken = 0.0  # slots that workers must leave to others
         self._needed = self._looked = -inf
         self._given_up = ""
         self._see()
@@ -128,13 +134,6 @@ class ClusterRoom(Room):
             "executors_requested": actuator.requested,
             "executors_observed": actuator.observed,
         }
-
-    def engine(self, choice: EngineChoice) -> None:
-        """Resident workers leave the slots that others had taken, and one more."""
-        if choice.resident:
-            self._taken = (
-                max(RESERVED, self.slots - choice.most_workers) if isfinite(self.slots) else RESERVED
-            )
 
     def want(self, workers: int) -> None:
         """Ask for executors for so many workers; give back those that are idle and were not needed for a while."""
@@ -190,10 +189,10 @@ def room_for_run(spark: SparkSession, asks: bool, notify: Callable[[str], None])
 
 
 def most_workers(spark: SparkSession, guards: Guards | None) -> int:
-    """The most workers that a policy by name may want: what the guards or ``spark.cores.max`` say; the cores in local mode."""
+    """The most workers that a policy by name may want: what the guards or ``spark.cores.max`` say; in local mode the slots that find a core."""
     told = [b.high for b in (guards.bounds if guards else ()) if b.knob is Knob.WORKERS and isfinite(b.high)]
     if told:
         return max(1, int(max(told)))
     if str(spark.sparkContext.master).startswith("local"):
-        return os.cpu_count() or 1
+        return int(max(1, min(os.cpu_count() or 1, task_slots(spark))))
     return int(spark.sparkContext.getConf().get("spark.cores.max") or MOST)
