@@ -157,9 +157,12 @@ class CellRuns:
             )
         return " ".join(words)
 
-    def newest_speed(self) -> float:
-        """Seconds of the plain loop after the last of all runs; nan where there is none."""
-        runs = [run for path in self.folder.glob("*.json") for run in json.loads(path.read_text())]
+    def newest_speed(self, cells: Sequence[Cell] | None = None) -> float:
+        """Seconds of the plain loop after the last of all runs, or of those of these cells; nan where there is none."""
+        paths = (
+            self.folder.glob("*.json") if cells is None else [self.folder / f"{c.name}.json" for c in cells]
+        )
+        runs = [run for path in paths if path.exists() for run in json.loads(path.read_text())]
         timed = [(run["ended"], run["plain_loop"]) for run in runs if "ended" in run]
         return float(max(timed)[1]) if timed else nan
 

@@ -2,9 +2,11 @@
 
 Input is there before it is asked for, so a flow goes as fast as its configuration lets it. Every run is a process of its own,
 so that none gains by what others have loaded and compiled. Every configuration by hand is run once; the best and the worst of
-these first runs are run as often as the policies.
+these first runs are run as often as the policies. A flow is held against itself alone, so its runs count where the machine was
+as fast as at the newest of them.
 """
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -44,13 +46,12 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
     chosen = cells()
     if quick:
         chosen = [c for c in cells(10.0) if (c.load, c.way) == ("a chain of two", "Organic")]
-    kept.fill(chosen, _run, 1)
-    ends = [c for load in FLOWS for c in best_and_worst(kept, [c for c in chosen if c.load == load])]
-    kept.fill([c for c in chosen if c.way in POLICIES or c in ends], _run)
+    loads = {load: [c for c in chosen if c.load == load] for load in FLOWS}
+    runs = {load: _filled(kept, own) for load, own in loads.items() if own}
     rows = [
-        (c.load, c.way, str(kept.spread(c, "rate")), str(kept.spread(c, "changes")), _last(kept, c))
+        (c.load, c.way, str(runs[c.load].spread(c, "rate")), str(runs[c.load].spread(c, "changes")), _last(runs[c.load], c))
         for c in chosen
-    ]
+    ]  # fmt: skip
     page.tables.append(
         Table(
             "Flows that go as fast as they can",
@@ -58,16 +59,30 @@ def add(page: ResultsPage, kept: CellRuns, quick: bool) -> None:
             rows,
             f"{SECONDS:.0f} s a run, each in a process of its own after {WARM:.0f} s of warm-up with one replica each; rate of the second "
             "half, mean ± standard deviation of the runs. Policies have their defaults but for the limit of two replicas, one a core, and "
-            "decide every 0.5 s; `Mpc` keeps up with what comes, which is here whatever the flow takes, by its default objective. Which "
-            f"configuration by hand is the best and which the worst goes by the first run of each. {kept.speed(chosen)}",
+            "decide every 0.5 s; `Mpc` keeps up with what comes, which is here what the flow could take, by its default objective. Which "
+            f"configuration by hand is the best and which the worst goes by the first run of each. {' '.join(f'{load[0].upper()}{load[1:]}: {runs[load].speed(loads[load])}' for load in runs)}",
         )
     )
-    page.tables.append(_decided(kept, chosen))
+    page.tables.append(_decided(runs, chosen))
     if quick:
         return
-    page.seconds += kept.wall(chosen)
-    for load in FLOWS:
-        _judge(Judge(page, kept), [c for c in chosen if c.load == load], load)
+    for load, own in loads.items():
+        page.seconds += runs[load].wall(own)
+        _judge(Judge(page, runs[load]), own, load)
+
+
+def _filled(kept: CellRuns, own: list[Cell]) -> CellRuns:
+    """The runs of one flow, after those that were missing."""
+    kept = _of_one_speed(kept, own)
+    kept.fill(own, _run, 1)
+    kept = _of_one_speed(kept, own)
+    ends = best_and_worst(kept, own)
+    kept.fill([c for c in own if c.way in POLICIES or c in ends], _run)
+    return _of_one_speed(kept, own)
+
+
+def _of_one_speed(kept: CellRuns, own: list[Cell]) -> CellRuns:
+    return replace(kept, machine=kept.newest_speed(own))
 
 
 def best_and_worst(kept: CellRuns, own: list[Cell]) -> list[Cell]:
@@ -95,12 +110,12 @@ def _judge(judge: Judge, own: list[Cell], load: str) -> None:
         )
 
 
-def _decided(kept: CellRuns, chosen: list[Cell]) -> Table:
+def _decided(runs: dict[str, CellRuns], chosen: list[Cell]) -> Table:
     rows = [
         (c.load, run["run"] + 1, *decision)
         for c in chosen
         if c.way == "Organic"
-        for run in kept.of(c)
+        for run in runs[c.load].of(c)
         for decision in run["decisions"]
     ]
     return Table(

@@ -10,7 +10,6 @@ import numpy as np
 from penstock.core.capacity import Knob
 from penstock.core.observation import Observation, StageObservation
 from penstock.core.policy import AnyPolicy
-from penstock.policies.batch_waiting import AT_ONCE
 from penstock.policies.autopilot.shadow import (
     ARRIVES_AFTER,
     WARM_UP,
@@ -20,6 +19,7 @@ from penstock.policies.autopilot.shadow import (
     Shadow,
     advance,
 )
+from penstock.policies.batch_waiting import AT_ONCE
 
 #: Bins that a trigger interval is cut into.
 _FINE = 10
