@@ -1,7 +1,8 @@
 """Bounds that claims are judged by; each says itself in words, so that a page cannot print another one.
 
-The rule for the papers: where a paper prints a number, ours must be within a quarter of it (or better, where one side is
-better); where it says an order or "always", that must hold in every case that is shown, without slack.
+The rule for the papers: where a paper prints a number, ours must be within a quarter of it, on either side; where it says
+that something is cut about so many times, at least three quarters of that; where it says an order or "always", that must
+hold in every case that is shown, without slack (decision 52).
 """
 
 from collections.abc import Sequence
@@ -42,6 +43,30 @@ def near(*pairs: tuple[float, float], share: float = NEAR, form: str = ".3g") ->
     )
 
 
+def count_near(pairs: Sequence[tuple[float, float]]) -> int:
+    """How many figures are within a quarter of the published ones: pairs of (ours, published)."""
+    return sum(near(pair).holds for pair in pairs)
+
+
+def each_near(pairs: Sequence[tuple[float, float]]) -> Judged:
+    """Each of many figures within a quarter of the published one, told without a range for each.
+
+    >>> each_near([(6.0, 7.0), (1.0, 7.0)])
+    Judged(holds=False, bound='each of 2 within a quarter')
+    """
+    return Judged(count_near(pairs) == len(pairs) > 0, f"each of {len(pairs)} within a quarter")
+
+
+def cut_by(times: float, published: float) -> Judged:
+    """Something is cut about so many times: one-sided, since more is what was wanted.
+
+    >>> cut_by(19.2, 10)
+    Judged(holds=True, bound='at least 7.5 times: three quarters of it, one-sided')
+    """
+    least = (1 - NEAR) * published
+    return Judged(bool(times >= least), f"at least {least:g} times: three quarters of it, one-sided")
+
+
 def within(low: float, high: float, *values: float, form: str = ".3g") -> Judged:
     """Every value between two numbers.
 
@@ -78,13 +103,15 @@ def falling(values: Sequence[float]) -> Judged:
     return Judged(all(a > b for a, b in pairwise(values)), "each below the one before")
 
 
-def every(held: int, of: int) -> Judged:
-    """All of so many cases.
+def every(held: int, of: int, what: str = "") -> Judged:
+    """All of so many cases; ``what`` says what is compared in each.
 
     >>> every(7, 8)
     Judged(holds=False, bound='all 8')
+    >>> every(8, 8, "fewer than before").bound
+    'all 8: fewer than before'
     """
-    return Judged(held == of and of > 0, f"all {of}")
+    return Judged(held == of and of > 0, f"all {of}" + f": {what}" * bool(what))
 
 
 def both(*parts: Judged) -> Judged:

@@ -32,6 +32,23 @@ def test_hosts_that_are_cut_off_or_killed_and_executors_that_come_and_go_change_
         assert all(row[page.tables[0].columns.index("hosts")] == 2 for row in rows), "workers on both hosts"
 
 
+def test_a_quick_look_is_at_one_run_and_a_part_at_all_of_its_own(monkeypatch, tmp_path):
+    figures = {
+        "equal": True,
+        "bytes": 100,
+        "rows": 1,
+        "copies": (1, 1),
+        "after_cut": 9.0,
+        "executors": [2, 4],
+    }
+    figures |= {"batches": 9, "longest": 1.0, "silence": 1.0, "hosts": 2}
+    monkeypatch.setattr(hosts, "_run", lambda *_: figures)
+    made = hosts.run(True, tmp_path)
+    assert (made.quick, [len(table.rows) for table in made.tables]) == (True, [1])
+    assert [len(table.rows) for table in hosts.run(True, tmp_path, "flow").tables] == [2]
+    assert [len(table.rows) for table in hosts.run(False, tmp_path).tables] == [2, 2, 2]
+
+
 class RecordingHosts:
     """Stands for hosts: keeps what was done to them."""
 

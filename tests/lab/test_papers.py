@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from penstock_lab.papers import (
     elastic_streams,
     joker,
     joker_applications,
+    joker_parameters,
     mead,
     mpc,
     mpc_migration,
@@ -141,6 +143,65 @@ def test_the_selectivity_experiment_undoes_its_first_split():
     made = report()
     joker.selectivity(made, 120.0)
     assert held(made)["Fig. 10: the first split does not pay and is undone, then a replica is added"]
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_trial_that_stays_is_not_undone(monkeypatch, kept):
+    tries = {0.5: (2, 2), 0.8: (1, 2), 0.95: (1, 1)}
+
+    def adapt_so(graph, policy, seconds, *_):
+        at_160, at_320 = tries[policy.bottleneck]
+        ends = [1, 1, 1, min(kept, at_320), 2]
+        most = [1, 1, at_160, at_320, 2]
+        time = np.arange(1.0, seconds + 1)
+        phase = ((time - 1) // 100).astype(int)
+        replicas = np.where(time % 100 < 50, np.array(most)[phase], np.array(ends)[phase])
+        replicas[time % 100 == 0] = np.array(ends)
+        return SimpleNamespace(time=time, replicas=replicas, throughput=time, configs={"r1": ((0,), 2)})
+
+    monkeypatch.setattr(joker_parameters, "adapt", adapt_so)
+    made = report()
+    joker_parameters.bottleneck(made)
+    assert held(made) == {
+        "Fig. 11: too low a threshold tries what does not pay": True,
+        "Fig. 11: and undoes it": kept == 1,
+        "Fig. 11: two replicas at 640 ktps whatever the threshold": True,
+    }
+    assert made.tables[0].rows[0][3] == "2 (1)"
+
+
+@pytest.mark.parametrize(("longest", "partly"), [(5.0, True), (6.0, False), (7.0, False), (2.0, False)])
+def test_what_goes_past_the_start_is_not_partly_offset(longest, partly):
+    figures = [mpc.MpcFigures(changes, 6.0, 30.0, changes, 1.0, 1.0) for changes in (6.0, 2.0, 3.0, longest)]
+    made = report()
+    mpc._judge(made, [figures])
+    for text in (
+        "Result 1: a longer horizon partly offsets it",
+        "Result 3: longer horizons partly offset it",
+    ):
+        assert held(made)[text] == partly
+    (claim,) = (c for c in made.claims if c.text.startswith("Result 1: a longer"))
+    assert claim.bound == "all 1: more with h = 3 than with h = 1, fewer than with NoSw"
+
+
+def test_mead_is_judged_with_the_papers_two_windows_and_figure_by_figure():
+    outs = {}
+    for target, models in mead.TABLE_1["BC"].items():
+        for model, (response, cpu) in models.items():
+            for windows in (2, 3) if model == "map" else (2,):
+                off = 2.0 if (model, windows, target) == ("map", 2, 0.3) else 1.0
+                outs[MeadRun("BC", model, target, 600.0, windows=windows)] = SimpleNamespace(
+                    run=MeadRun("BC", model, target, 600.0, windows=windows), figure=off * response,
+                    met=off == 1.0 and model == "map", cpu=cpu / 100 if windows == 2 else 0.9, other=0.01 * windows,
+                )  # fmt: skip
+    made = report()
+    mead.requirement(made, "Table I: mean response", mead.TABLE_1, ["BC"], 600.0, outs, None)
+    mead.headline(made, outs)
+    by = {c.text: c for c in made.claims}
+    figures = by["Table I: every figure is that of the paper"]
+    assert (figures.holds, figures.measured) == (False, "17: responses BC 8 of 9; CPU 9 of 9")
+    assert by["Headline: with at most 65 % of the CPU on average"].measured == "55.8%"
+    assert by["The other path stays within every target as well"].measured == "0.020 s"
 
 
 def test_applications_and_overhead_of_joker(tmp_path):

@@ -1,5 +1,7 @@
 """Quick looks: they make no claim about a size that they do not have, and a part without a small version says so."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.core.errors import PenstockError
@@ -39,6 +41,19 @@ def test_parts_that_take_minutes_have_no_quick_version(bench, part, tmp_path):
 @pytest.mark.parametrize("bench", [query, flow, growth, latency, windows])
 def test_what_has_a_quick_version_is_a_part(bench):
     assert set(bench.QUICK_PARTS) <= set(bench.PARTS)
+
+
+@pytest.mark.parametrize(("second", "grows"), [(3.0, True), (1.5, False)])
+def test_a_lead_that_falls_between_does_not_grow_with_the_overlap(second, grows, tmp_path, monkeypatch):
+    page = ResultsPage("Title", "penstock bench query")
+    bench = query.QueryBench(tmp_path, replace(query.FULL, overlaps=(1, 2, 5)), page, tmp_path)
+    loads = iter([[2.0, second, 4.0], [1.0] * 6])
+    monkeypatch.setattr(bench, "file_run", lambda *_, **__: {})
+    monkeypatch.setattr(bench, "session", lambda _: [{"load": load} for load in next(loads)])
+    monkeypatch.setattr(query, "plot_growth", lambda *_: None)
+    bench.overlap()
+    (claim,) = page.claims
+    assert (claim.holds, claim.judged_by) == (grows, "each above the one before")
 
 
 def test_quick_kernels_are_compared_but_not_timed_against_a_goal(tmp_path):

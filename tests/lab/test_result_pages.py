@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-#: Pages of an older form, each run of which takes hours.
-OLDER = {"autoscale"}
 #: Decision 52: page -> how claims begin that rest on a constant chosen with their figure in view.
 FITS = {
     "ppq": ("Fig. 8a", "Fig. 8c-f", "Fig. 8f", "Fig. 8g", "Fig. 9", "Fig. 17"),
@@ -27,7 +25,7 @@ def claims(page: str) -> list[list[str]]:
 PAGES = sorted(p.stem for p in RESULTS.glob("*.md") if "| claim | expected |" in p.read_text())
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p not in OLDER])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_claim_says_what_it_is_judged_by_and_what_became_of_it(page):
     assert "| claim | expected | judged by | measured | |" in (RESULTS / f"{page}.md").read_text()
     for cells in claims(page):

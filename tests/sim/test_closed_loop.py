@@ -1,10 +1,13 @@
 from math import isnan
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.capacity import Knob
+from penstock.core.errors import PenstockError
+from penstock.core.metrics import Metric
 from penstock.policies import Static, Threshold
 from penstock.sim import SparkCosts, SparkLike, compare
 from penstock.sim.closed_loop import run_policy
@@ -84,3 +87,23 @@ def test_a_period_in_which_nothing_is_due_yet_is_not_late():
 def test_without_anything_to_answer_there_is_no_share_of_violations():
     plant = SparkLike(np.array([1e6]), SparkCosts(), executors=1)
     assert isnan(run_policy(plant, Static(), 5.0, 50.0, target=3.0).quality.violation_share)
+
+
+@pytest.mark.parametrize(("seconds", "warm_up", "least"), [(4.0, 0.0, 5), (9.9, 0.4, 10), (100.0, 96.0, 105)])
+def test_a_run_without_a_step_after_its_warm_up_is_refused_before_it_starts(seconds, warm_up, least):
+    plant = make()
+    with pytest.raises(PenstockError, match=f"has to last {least} s or longer"):
+        run_policy(plant, Static(), 5.0, seconds, target=3.0, warm_up=warm_up)
+    assert plant.now() == 0.0
+
+
+def test_a_run_of_one_step_after_its_warm_up_has_figures():
+    out = run_policy(make(), Static(executors=1), 5.0, 10.0, target=3.0, warm_up=0.4)
+    assert out.core_seconds > 0
+    assert out.quality.observations == 1
+
+
+def test_tuples_are_late_by_seconds_only():
+    out = run_policy(make(), Static(), 5.0, 50.0, metric=Metric.UTILISATION, target=0.8)
+    assert isnan(out.late)
+    assert not isnan(out.quality.violation_share)

@@ -1,4 +1,6 @@
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.core.errors import PenstockError
@@ -21,6 +23,45 @@ def test_a_trace_file_is_a_load(tmp_path):
     write_trace(path, Trace(np.array([0.0, 1.0, 2.0, 8.0])))
     assert load(str(path)).seconds == 8.0
     assert len(load(str(path), seconds=1.5).arrivals) == 2
+
+
+@pytest.mark.parametrize("text", ["ts\n5\n", "ts\n5\n5\n5\n", "arrival\n0\n", "arrival\n0\n0\n"])
+def test_a_trace_without_length_is_refused(tmp_path, text):
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(PenstockError, match=r"'t.csv' are at one time.*give a trace"):
+        load(str(file), column=text.partition("\n")[0])
+
+
+def test_a_trace_that_starts_before_its_start_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("arrival\n-3\n1\n60\n")
+    with pytest.raises(PenstockError, match=r"'t.csv' starts before time 0; shift"):
+        load(str(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize("spec", ["poisson", "t.csv"])
+def test_no_seconds_at_all_are_refused(tmp_path, monkeypatch, spec):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("arrival\n0\n60\n")
+    with pytest.raises(PenstockError, match="A load of 0 seconds is impossible"):
+        load(spec, seconds=0.0)
+
+
+def test_event_times_that_nobody_needs_may_be_anything(tmp_path):
+    (tmp_path / "t.csv").write_text("arrival,event_time\n0,monday\n1,\n2,tuesday\n")
+    assert load(str(tmp_path / "t.csv")).seconds == 2.0
+    nulls = pa.table({"arrival": [0.0, 1.0], "event_time": pa.array([None, 1.0])})
+    pq.write_table(nulls, tmp_path / "t.parquet")
+    assert load(str(tmp_path / "t.parquet")).seconds == 1.0
+
+
+def test_a_folder_of_parquet_files_is_one_load(tmp_path):
+    for part in range(3):
+        pq.write_table(pa.table({"arrival": [2.0 * part, 2.0 * part + 1]}), tmp_path / f"part-{part}.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    found = load(str(tmp_path))
+    assert found.arrivals.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert found.name == tmp_path.name
 
 
 def test_unknown_loads_and_parameters_are_named():

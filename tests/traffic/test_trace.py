@@ -70,6 +70,74 @@ def test_a_csv_of_dates_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("values", "unit"),
+    [
+        (pa.array([1_700_000_000.25, 1_700_000_001.75]), "s"),
+        (pa.array([1_700_000_000_250, 1_700_000_001_750]), "ms"),
+        (pa.array([1_700_000_000_250, 1_700_000_001_750], pa.timestamp("ms", "UTC")), "s"),
+        (pa.array([250, 1_750], pa.timestamp("ms")), "s"),
+    ],
+)
+def test_arrivals_by_the_clock_are_counted_from_the_first(tmp_path, values, unit):
+    pq.write_table(pa.table({"arrival": values, "event_time": values}), tmp_path / "t.parquet")
+    trace = read_trace(tmp_path / "t.parquet", unit=unit)
+    assert trace.arrival.tolist() == [0.0, 1.5]
+    assert trace.event_time.tolist() == [0.0, 1.5]
+
+
+def test_arrivals_from_the_start_stay_as_they_are(tmp_path):
+    (tmp_path / "t.csv").write_text("arrival,event_time\n5000000,4999999\n5000001,4999999\n")
+    trace = read_trace(tmp_path / "t.csv")
+    assert trace.arrival.tolist() == [5e6, 5e6 + 1]
+    assert trace.event_time.tolist() == [5e6 - 1, 5e6 - 1]
+
+
+@pytest.mark.parametrize(("digits", "unit"), [(12, "ms"), (15, "us"), (18, "ns")])
+def test_arrivals_by_the_clock_in_another_unit_are_refused_with_it(tmp_path, digits, unit):
+    (tmp_path / "t.csv").write_text(f"arrival\n{17 * 10 ** (digits - 1)}\n{18 * 10 ** (digits - 1)}\n")
+    with pytest.raises(PenstockError, match=f"give --unit {unit}"):
+        read_trace(tmp_path / "t.csv")
+    assert read_trace(tmp_path / "t.csv", unit=unit).arrival.tolist() == [0.0, 1e8]
+
+
+def test_event_times_have_a_unit_of_their_own(tmp_path):
+    at = [1_700_000_000, 1_700_000_002]
+    seen = pa.array([1_699_999_999_500, 1_700_000_001_000], pa.timestamp("ms"))
+    pq.write_table(pa.table({"arrival": at, "event_time": seen}), tmp_path / "t.parquet")
+    assert read_trace(tmp_path / "t.parquet").event_time.tolist() == pytest.approx([-0.5, 1.0])
+
+
+def test_event_times_that_are_not_asked_for_may_be_anything(tmp_path):
+    (tmp_path / "t.csv").write_text("arrival,event_time,x\n0,monday,1\n1,,2\n")
+    trace = read_trace(tmp_path / "t.csv", event_times=False)
+    assert trace.event_time is None
+    with pytest.raises(PenstockError, match=r"'event_time'.*holds no numbers"):
+        read_trace(tmp_path / "t.csv")
+
+
+def test_a_folder_of_parquet_files_is_one_trace_in_order_of_their_names(tmp_path):
+    for part in (2, 0, 1):
+        rows = pa.table({"arrival": [2.0 * part, 2.0 * part + 1], "n": [part, part]})
+        pq.write_table(rows, tmp_path / f"part-{part}.parquet")
+    for other in ("_SUCCESS", "read me.txt", ".part-0.parquet.crc", "_half.parquet"):
+        (tmp_path / other).write_text("no rows")
+    trace = read_trace(tmp_path)
+    assert trace.arrival.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert trace.payload["n"].to_pylist() == [0, 0, 1, 1, 2, 2]
+    assert read_trace(tmp_path, payload=False).payload is None
+    with pytest.raises(PenstockError, match="has no column 'ts'; it has arrival, n"):
+        read_trace(tmp_path, "ts", payload=False)
+
+
+def test_a_folder_without_parquet_files_is_told_as_one(tmp_path):
+    with pytest.raises(PenstockError, match=r"The folder .* has no Parquet files; name"):
+        read_trace(tmp_path)
+    (tmp_path / "a.parquet").write_text("no rows")
+    with pytest.raises(PenstockError, match="cannot be read"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize(
     ("content", "sentence"),
     [
         ("arrival\n1.0\n0.5\n", "not in order of arrival \\(row 2"),

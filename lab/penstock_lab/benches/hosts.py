@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -26,6 +26,8 @@ PARTS: dict[str, tuple[tuple[str, str], ...]] = {
     "flow": (("flow", ""), ("flow", "cut")),
     "executors": (("query", "executors"), ("flow", "executors")),
 }
+#: A quick look without a part: one run.
+QUICK_RUN = {"query": PARTS["query"][:1]}
 #: The driver, the master and the S3 server are on the first host, workers on the others.
 DRIVER, FIRST, SECOND = 0, 1, 2
 #: Attributes of the stream; a row is these, its key, its time and when it arrived: numbers of eight bytes.
@@ -68,20 +70,21 @@ FULL, QUICK = Sizes(seconds=45, cut=20.0), Sizes(seconds=20, cut=5.0)
 
 
 def run(quick: bool, folder: Path, part: str | None = None) -> ResultsPage:
-    """Run all parts, or one."""
+    """Run all parts, or one; a quick look is at one run, or at a small version of a part."""
     if part is not None and part not in PARTS:
         raise unknown("part", part, PARTS)
     sizes = QUICK if quick else FULL
     command = "penstock bench hosts" + (" --quick" if quick else "") + (f" --part {part}" if part else "")
-    report = ResultsPage("Several hosts", command)
-    for name in PARTS if part is None else (part,):
-        _add(report, name, sizes)
+    report = ResultsPage("Several hosts", command, quick=quick)
+    chosen = {part: PARTS[part]} if part is not None else QUICK_RUN if quick else PARTS
+    for name, runs in chosen.items():
+        _add(report, name, runs, sizes)
     return report
 
 
-def _add(report: ResultsPage, part: str, sizes: Sizes) -> None:
+def _add(report: ResultsPage, part: str, runs: Sequence[tuple[str, str]], sizes: Sizes) -> None:
     rows = []
-    for kind, disturbance in PARTS[part]:
+    for kind, disturbance in runs:
         words = _words(disturbance, sizes)
         announce(f"{kind}, {words}")
         found = _run(kind, disturbance, sizes)

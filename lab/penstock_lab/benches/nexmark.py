@@ -28,7 +28,7 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     """Throughput, policies in the simulator, policies live; ``minutes`` after which no further run on Spark is begun."""
     parts = parts_to_run(part, PARTS, quick, ("throughput", "policies"))
     given = (" --quick" if quick else "") + (f" --part {part}" if part else "")
-    report = ResultsPage("Nexmark", "penstock bench nexmark" + given)
+    report = ResultsPage("Nexmark", "penstock bench nexmark" + given, quick=quick)
     batches, size = (4, 10_000) if quick else (12, 100_000)
     queries = ("q1", "q11") if quick else tuple(QUERIES)
     with kept_runs(folder / "nexmark", quick, minutes) as kept:

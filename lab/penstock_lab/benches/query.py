@@ -16,7 +16,7 @@ from penstock_lab.benches import query_flights, query_kills
 from penstock_lab.benches.core_ceiling import ceiling
 from penstock_lab.benches.query_data import window_rows, write_stream
 from penstock_lab.benches.query_plots import plot_growth, plot_rates
-from penstock_lab.judging import judged
+from penstock_lab.judging import judged, near, rising
 from penstock_lab.part_pages import parts_to_run
 from penstock_lab.results import ResultsPage, Table
 
@@ -173,9 +173,9 @@ class QueryBench:
         )
         ratio = own / hand
         self.report.claim(
-            f"times the query by hand ({hand:,.0f} tuples/s)",
+            "times the query by hand",
             f">= {GOAL_RATIO}",
-            f"{ratio:.0f}",
+            f"{ratio:.0f} ({hand:,.0f} tuples/s by hand)",
             ratio >= GOAL_RATIO,
             full=True,
         )
@@ -253,12 +253,12 @@ class QueryBench:
                 rows,
             )
         )
-        grows = rows[-1][3] > rows[0][3]
+        ratios = [row[3] for row in rows]
         self.report.claim(
             "the lead grows with the overlap",
             "yes",
-            f"{rows[0][3]:.1f} to {rows[-1][3]:.1f} times",
-            judged(grows, f"larger with {rows[-1][0]} panes a window than with {rows[0][0]}"),
+            ", ".join(f"{ratio:.2f}" for ratio in ratios) + " times",
+            rising(ratios),
         )
         plot = self.folder / "query-overlap.png"
         plot_growth(
@@ -389,10 +389,7 @@ class QueryBench:
             "and has a lower pane latency",
             "68 % less at 500 ms, 80 % at 1 s (PPQ)",
             f"{less[0.5]:.0%} and {less[1.0]:.0%} less",
-            judged(
-                less[0.5] >= 0.75 * 0.68 and less[1.0] >= 0.75 * 0.8,
-                "at least 51 % at 500 ms and 60 % at 1 s: three quarters of each",
-            ),
+            near((less[0.5], 0.68), (less[1.0], 0.8), form=".0%"),
         )
 
 

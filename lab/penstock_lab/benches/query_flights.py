@@ -16,7 +16,7 @@ import penstock as ps
 from penstock.disorder.strategy import Disorder
 from penstock.testing.query_run import start_query_in_process
 from penstock_lab.data import data_folder
-from penstock_lab.judging import at_least, at_most, both, judged
+from penstock_lab.judging import at_least, both, cut_by, judged, within
 from penstock_lab.results import ResultsPage, Table
 
 FILE = "nycflights13_ooo.csv.gz"
@@ -78,7 +78,7 @@ def add(report: ResultsPage, session: Callable[[Sequence[dict[str, Any]]], list[
         "a drop target of 1 % cuts the waiting for late flights",
         "about tenfold (PPQ)",
         f"{gain:.1f} times",
-        judged(gain >= 7.5, "at least 7.5 times: three quarters of it, more is better"),
+        cut_by(gain, 10.0),
     )
 
 
@@ -140,7 +140,7 @@ def _tell_small(report: ResultsPage, small: list[tuple[str, float, float, float,
         "a drop target of 1 % is met in small batches",
         "about 1 %",
         f"{by_name['drop 1 %'][1]:.2%}",
-        at_most(abs(by_name["drop 1 %"][1] - 0.01), 0.003, ".4f"),
+        within(0.007, 0.013, by_name["drop 1 %"][1], form=".1%"),
     )
     for share in (0.99, 0.95, 0.90):
         wait, _, there, _ = by_name[f"recall {share:.0%}".replace("%", " %")]

@@ -9,7 +9,8 @@ import numpy as np
 from penstock.picture import COLOURS, INK
 from penstock_lab.judging import every, near
 from penstock_lab.papers.drawing import draw
-from penstock_lab.papers.elastic_streams import STREAMS
+from penstock_lab.papers.elastic_streams import COLUMNS, STREAMS, table_figures
+from penstock_lab.papers.published_tables import claim_columns
 from penstock_lab.papers.query_runs import QueryOutcome
 from penstock_lab.results import ResultsPage, Table
 
@@ -28,18 +29,15 @@ GameRuns = Mapping[tuple[str, str], QueryOutcome]
 def game_rows(report: ResultsPage, games: list[str], outs: GameRuns) -> None:
     """Tables 4 and 5: the real streams."""
     for number, query, place in ((4, "skyline", 0), (5, "top-delta", 1)):
-        rows = []
-        for game in games:
-            out, paper = outs[game, query], GAMES[game][place]
-            ours = (out.n.mean(), out.m.mean(), out.parts, 100 * out.delta, out.cv())
-            rows.append([game, *(f"{p:g} / {o:.3g}" for p, o in zip(paper, ours, strict=True))])
-        report.tables.append(
-            Table(
-                f"Table {number}, the games: {query} query, paper / ours",
-                ("stream", "pane threads", "window threads", "splitting", "delta %", "CV"),
-                rows,
-            )
-        )
+        published = [GAMES[game][place] for game in games]
+        ours = [table_figures(outs[game, query]) for game in games]
+        rows = [
+            [game, *(f"{p:g} / {o:.3g}" for p, o in zip(theirs, own, strict=True))]
+            for game, theirs, own in zip(games, published, ours, strict=True)
+        ]
+        title = f"Table {number}, the games: {query} query, paper / ours"
+        report.tables.append(Table(title, ("stream", *COLUMNS), rows))
+        claim_columns(report, f"Table {number}, games", COLUMNS, published, ours)
     runs = [outs[g, q] for g in games for q in ("skyline", "top-delta")]
     soon = sum(o.delta <= 0.031 for o in runs)
     report.claim(
@@ -54,11 +52,6 @@ def game_rows(report: ResultsPage, games: list[str], outs: GameRuns) -> None:
     report.claim(
         "Tables 4-5, games: top-delta needs more threads than skyline", f"{len(games)} of {len(games)}", str(more),
         every(more, len(games)),
-    )  # fmt: skip
-    threads = [(outs[g, "skyline"].m.mean(), GAMES[g][0][1]) for g in games]
-    report.claim(
-        "Table 4, games: window threads", ", ".join(f"{p:g}" for _, p in threads), ", ".join(f"{o:.1f}" for o, _ in threads),
-        near(*threads),
     )  # fmt: skip
 
 

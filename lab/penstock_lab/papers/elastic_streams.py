@@ -13,6 +13,7 @@ from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.elastic_log_files import GAME_DELAYS, SETPOINT, recorded
 from penstock_lab.papers.elastic_recordings import is_recorded
 from penstock_lab.papers.parallel import spread
+from penstock_lab.papers.published_tables import claim_columns
 from penstock_lab.papers.query_runs import QueryOutcome, SimulatedQueryRun, Traffic, execute
 from penstock_lab.results import ResultsPage, Table
 
@@ -36,6 +37,15 @@ PEAKS = {
     "RW-DS": 4.17, "MAP-DS I = 1K": 1.57, "MAP-DS I = 2K": 1.75, "MAP-DS I = 3K": 2.01, "MAP-DS I = 4K": 2.03,
     "SS-DS H = 0.6": 2.24, "SS-DS H = 0.7": 2.06, "SS-DS H = 0.8": 3.83,
 }  # fmt: skip
+
+
+#: What Tables 4 and 5 print of each stream.
+COLUMNS = ("pane threads", "window threads", "splitting", "delta %", "CV")
+
+
+def table_figures(out: QueryOutcome) -> tuple[float, ...]:
+    """Our figures in the columns of Tables 4 and 5."""
+    return float(out.n.mean()), float(out.m.mean()), out.parts, 100 * out.delta, out.cv()
 
 
 def _traffic(name: str, scale: float) -> Traffic:
@@ -121,20 +131,24 @@ def tables(report: ResultsPage, scale: float) -> None:
     ]
     outs = {(o.run.label, o.run.query): o for o in spread(execute, jobs)}
     report.tables.append(_streams_table(names, outs))
+    peaks = [[outs[name, "skyline"].peak] for name in names]
+    claim_columns(report, "Table 3", ["peak / mean"], [[PEAKS[name]] for name in names], peaks)
     for number, query, column in ((4, "skyline", 1), (5, "top_delta", 2)):
-        rows = []
-        for name in names:
-            out, paper = outs[name, query], STREAMS[name][column]
-            ours = (out.n.mean(), out.m.mean(), out.parts, 100 * out.delta, out.cv())
-            rows.append([name, *(f"{p:g} / {o:.3g}" for p, o in zip(paper, ours, strict=True))])
+        published = [[float(p) for p in STREAMS[name][column]] for name in names]
+        ours = [table_figures(outs[name, query]) for name in names]
+        rows = [
+            [name, *(f"{p:g} / {o:.3g}" for p, o in zip(theirs, own, strict=True))]
+            for name, theirs, own in zip(names, published, ours, strict=True)
+        ]
         report.tables.append(
             Table(
                 f"Table {number}: {query.replace('_', '-')} query, paper / ours",
-                ("stream", "pane threads", "window threads", "splitting", "delta %", "CV"),
+                ("stream", *COLUMNS),
                 rows,
                 "Ours count the start from one worker a stage; delta: time to completion beyond the stream's length.",
             )
         )
+        claim_columns(report, f"Table {number}", COLUMNS, published, ours)
     _table_claims(report, names, outs)
 
 

@@ -7,7 +7,7 @@ from penstock.models import fit_kpc
 from penstock.models.comparison import compare_loads
 from penstock.picture import COLOURS, INK
 from penstock_lab import recorded_traces
-from penstock_lab.judging import Judged, both, every, judged, near
+from penstock_lab.judging import Judged, both, count_near, every, judged, near
 from penstock_lab.papers.differences import explain
 from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.mead_runs import SECONDS, STREAMS, MeadOutcome, MeadRun, arrivals, execute_all
@@ -62,6 +62,8 @@ THRESHOLD = {"SYNT": (0.122, 49), "BC": (0.310, 49), "LM*": (2.4, 48)}
 #: Why claims differ where they do, by how the claim begins.
 REASONS = {
     "Fig. 3: with bursts": "At the lowest utilisation moments and correlations fix the response least; the fit there is on the safe side.",
+    "Table I: every figure": "not understood yet on BC, the paper's own trace; SYNT and LM* are stand-ins for streams that are not published",
+    "Table II: every figure": "not understood yet on BC, the paper's own trace; SYNT and LM* are stand-ins for streams that are not published",
     "Table I:": "In the first interval after an abrupt change no model knows of it, and the tightest target leaves no room for that minute.",
     "Table II:": "The slowest 5 % of the tuples are those of the minute after an abrupt change, when no fitted model knows of it yet; our streams change more abruptly than a policy that looks once a minute can follow.",
     "Table III": "The changes of our synthetic stream are fewer, and it is shorter where the run is.",
@@ -228,6 +230,21 @@ def requirement(
             f"{what}: M/G/1 violates the requirements{where}", f"{len(plain)} of {len(plain)}",
             str(missed), every(missed, len(plain)), fit="SYNT" in part,
         )  # fmt: skip
+    _figures_claim(report, what, rows, streams)
+
+
+def _figures_claim(report: ResultsPage, what: str, rows: list[list[Any]], streams: list[str]) -> None:
+    """Responses and CPU shares beside the printed ones, with the paper's two fitting windows where there are such runs."""
+    two = {(r[0], r[1]) for r in rows if r[2].endswith("2 windows")}
+    cells = [r for r in rows if r[2] != NAMES["map"] or (r[0], r[1]) not in two]
+    by = {s: [(float(r[4]), float(r[3])) for r in cells if r[0] == s] for s in streams}
+    responses, shares = sum(map(count_near, by.values())), count_near([(r[6], r[5]) for r in cells])
+    each = ", ".join(f"{s} {count_near(pairs)} of {len(pairs)}" for s, pairs in by.items())
+    report.claim(
+        f"{what}: every figure is that of the paper", f"{2 * len(cells)} of {2 * len(cells)}",
+        f"{responses + shares}: responses {each}; CPU {shares} of {len(cells)}",
+        every(responses + shares, 2 * len(cells), f"within a quarter, MAP/G/1 with {2 if two else 3} windows"), fit="SYNT" in streams,
+    )  # fmt: skip
 
 
 def _met_claim(report: ResultsPage, text: str, two: list[bool], three: list[bool], fit: bool) -> None:
@@ -311,7 +328,7 @@ def threshold(report: ResultsPage, streams: list[str], seconds: float, outs: dic
         if fitted is not None:
             report.claim(
                 f"Fig. 9: on BC MAPs at a target of {target:g} s respond sooner than the threshold policy", "0.035 s against 0.31 s",
-                f"{fitted.figure:.3g} s against {plain:.3g} s", judged(fitted.figure < plain, "sooner, with 2 windows"),
+                f"{fitted.figure:.3g} s against {plain:.3g} s", judged(fitted.figure < plain, f"sooner, with {2 if two else 3} windows"),
             )  # fmt: skip
 
 
@@ -331,20 +348,22 @@ def headline(report: ResultsPage, outs: dict[Any, MeadOutcome]) -> None:
         "Headline: on SYNT and BC M/G/1 violates them",
         f"{len(plain)} of {len(plain)}", str(sum(not o.met for o in plain)), not any(o.met for o in plain), fit=True,
     )  # fmt: skip
-    most = max(o.cpu for o in ours)
+    # A short run has none with two windows.
+    judged_by, windows = (two, 2) if two else (ours, 3)
+    most = max(o.cpu for o in judged_by)
     report.claim(
         "Headline: with at most 65 % of the CPU on average",
         "at most 65 %",
-        f"{most:.0%}",
-        judged(most <= 0.65, "at most 65 % in each run on SYNT and BC with 3 windows"),
+        f"{most:.1%}",
+        judged(most <= 0.65, f"at most 65 % in each run on SYNT and BC with {windows} windows"),
         fit=True,
     )
-    other = max(o.other for o in ours)
+    other = max(o.other for o in judged_by)
     report.claim(
         "The other path stays within every target as well",
         "below 0.1 s",
         f"{other:.3f} s",
-        judged(other < 0.1, "below 0.1 s in each run on SYNT and BC with 3 windows"),
+        judged(other < 0.1, f"below 0.1 s in each run on SYNT and BC with {windows} windows"),
         fit=True,
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.picture import COLOURS
 from penstock.sim.plants.query.bnl import Pool, insert_all, merged
-from penstock_lab.judging import both, every, falling, judged, near
+from penstock_lab.judging import both, cut_by, every, falling, judged, near
 from penstock_lab.papers.drawing import draw
 from penstock_lab.papers.parallel import spread
 from penstock_lab.papers.ppq_panes import COMPARISON, TUPLE
@@ -172,7 +172,7 @@ def punctuations(report: ResultsPage, scale: float) -> None:
     )
     report.claim(
         "Fig. 17: giving up 1 % cuts the latency by an order of magnitude", "about 10 times", f"{rows[1][3]:.1f} times",
-        near((rows[1][3], 10.0)), fit=True,
+        cut_by(rows[1][3], 10.0), fit=True,
     )  # fmt: skip
     report.claim(
         "Fig. 17: more drops, shorter latency", "falling", ", ".join(f"{r[1]:.2f} s" for r in rows),

@@ -3,6 +3,7 @@
 import json
 from math import inf, isnan
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -45,7 +46,7 @@ def simulate(
         "spark", help="What is simulated: spark, operator, preference, network or regions."
     ),
     trace: str = typer.Option(
-        "", help="A trace file, a generator (map2:rate=1000,dispersion=500) or a real trace."
+        "", help="A trace file, a folder of Parquet files, or a generator: map2:rate=1000,dispersion=500."
     ),
     policy: list[str] = typer.Option(
         [],
@@ -67,7 +68,7 @@ def simulate(
     target: float | None = typer.Option(
         None, help="Target of the metric; policies with a target get it too."
     ),
-    metric: str = typer.Option("latency_mean", help="The metric that the target is for."),
+    metric: str = typer.Option("latency_mean", help="The metric that the target is for, one in seconds."),
     set_: list[str] = typer.Option([], "--set", help="A parameter of the plant: row_cost=0.002. Repeat it."),
     calibrate: Path | None = typer.Option(
         None, help="Journal of a real run to take the spark plant's costs from."
@@ -82,7 +83,7 @@ def simulate(
     from penstock.sim.comparison_page import write_comparison
     from penstock.sim.load import load
     from penstock.sim.plant_catalog import plant_parameters, simulated_plant
-    from penstock.sim.plot import plot_outcomes
+    from penstock.sim.plot import check_ending, plot_outcomes
     from penstock.sim.ranking import ranked, recommend
 
     kind, wanted = simulated_plant(plant), wish(prefer)
@@ -93,18 +94,23 @@ def simulate(
         parameters |= {k: v for k, v in found.items() if k in parameters}
         parameters |= plant_parameters(kind, set_) if set_ else {}
     goal = wanted.target * kind.target if target is None else target
-    if metric not in [m.value for m in Metric]:
-        raise unknown("metric", metric, [m.value for m in Metric])
+    _check_metric(metric)
     if seed < 0:
         raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
     stream = load(trace or kind.trace, seconds, seed, column, unit)
     every = _every(kind.period if period is None else period, stream.seconds)
+    left_out = _left_out(warm_up, stream.seconds, every)
     jobs = [
         SimulationJob(
-            plant, parameters, stream, seed, spec, goal, every, metric, _left_out(warm_up, stream.seconds), wanted.late
+            plant, parameters, stream, seed, spec, goal, every, metric, left_out, wanted.late
         )
         for spec in policy or _catalog(kind.kind)
     ]  # fmt: skip
+    if plot is not None:
+        check_ending(plot)
+        _check_place(plot)
+    if html is not None:
+        _check_place(html)
     outcomes = run_jobs(jobs, progress=not as_json)
     title = f"{plant}: {stream.name}, {stream.rate:.0f} tuples/s, {stream.seconds:.0f} s"
     if plot is not None:
@@ -161,10 +167,37 @@ def _catalog(kind: "PlantKind") -> list[str]:
     return list(fitting(kind))
 
 
-def _left_out(warm_up: float | None, seconds: float) -> float:
+def _check_metric(name: str) -> None:
+    """Refuse a metric that is unknown or not in seconds: by the target tuples are late, and policies serve in time."""
+    known = {m.value: m for m in Metric}
+    if name not in known:
+        raise unknown("metric", name, known)
+    if known[name].unit != "s":
+        raise PenstockError(
+            f"The metric '{name}' is not in seconds, so no tuple is late by its target; "
+            "choose one that is, such as latency_mean or latency_p95."
+        )
+
+
+def _check_place(file: Path) -> None:
+    """Make the folder of a result, and refuse a file that cannot be written, before anything runs."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("ab") if file.exists() else TemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        raise PenstockError(f"Cannot write '{file}' ({error.strerror}); name another place.") from None
+
+
+def _left_out(warm_up: float | None, seconds: float, period: float) -> float:
+    """The seconds at the start that do not count, where a control step comes after them."""
+    from penstock.sim.closed_loop import counted_from
+
     if warm_up is not None and not 0 <= warm_up < seconds:
         raise PenstockError(f"A --warm-up of {warm_up:g} seconds is not within the {seconds:g} of the run.")
-    return min(300.0, seconds / 10) if warm_up is None else warm_up
+    start = min(300.0, seconds / 10) if warm_up is None else warm_up
+    counted_from(seconds, period, start)
+    return start
 
 
 def _every(period: float, seconds: float) -> float:

@@ -11,6 +11,7 @@ from penstock.core import control_quality
 from penstock.core.arrays import Floats
 from penstock.core.control_quality import ControlQuality
 from penstock.core.controller import Controller, run
+from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import MemoryJournal
 from penstock.core.metrics import Metric
@@ -41,7 +42,7 @@ class ClosedLoopResult:
 
     policy: str
     quality: ControlQuality
-    late: float  # share of the tuples that took longer than the target
+    late: float  # share of the tuples that took longer than the target; unknown where that is not in seconds
     response_mean: float
     response_p95: float
     response_max: float
@@ -85,10 +86,10 @@ def run_policy(
 
     What happens in the first ``warm_up`` seconds counts for no figure but stays in the series and the journal.
     """
+    begin = counted_from(until, period, warm_up)
     journal = MemoryJournal()
     watched = _Watched(plant)
     loop = Controller(watched, policy, guards or Guards(), journal)
-    begin = period * ceil(warm_up / period - 1e-9)
     run(loop, plant, period, begin)
     before, first = plant.responses.copied(), len(watched.seen)
     run(loop, plant, period, until)
@@ -101,7 +102,7 @@ def run_policy(
     return ClosedLoopResult(
         policy=name or policy.name,
         quality=quality,
-        late=responses.above(target) / responses.count if responses.count and not isnan(target) else nan,
+        late=_late(responses, metric, target),
         response_mean=responses.mean,
         response_p95=responses.percentile(95.0),
         response_max=responses.maximum,
@@ -112,6 +113,21 @@ def run_policy(
         series=series_of(seen, metric),
         tables=tables,
     )
+
+
+def counted_from(seconds: float, period: float, warm_up: float = 0.0) -> float:
+    """When the figures of a run begin: the warm-up in whole periods; refused where no step comes after it.
+
+    >>> counted_from(60.0, 5.0, warm_up=6.0)
+    10.0
+    """
+    begin = period * ceil(warm_up / period - 1e-9)
+    if begin + period > seconds + 1e-9:
+        raise PenstockError(
+            f"A run of {seconds:.10g} s is too short: with a control step every {period:g} s and a warm-up of {warm_up:g} s "
+            f"it has to last {begin + period:g} s or longer; give a longer load, or a shorter period or warm-up."
+        )
+    return begin
 
 
 def compare(
@@ -150,6 +166,13 @@ def _after(journal: MemoryJournal, begin: float) -> Tables:
 def _watts(observation: Observation) -> float:
     known = observation.power
     return control_quality.resources(observation) * CORE_WATTS if isnan(known) else known
+
+
+def _late(responses: Histogram, metric: Metric, target: float) -> float:
+    """The share of the tuples that took longer than the target, which is a time only where its metric is one."""
+    if metric.unit != "s" or isnan(target) or not responses.count:
+        return nan
+    return responses.above(target) / responses.count
 
 
 def _with_unfinished(plant: VirtualPlant) -> Histogram:

@@ -1,4 +1,4 @@
-"""Loads for simulated runs: a trace file, a generator with its parameters, or one of the public real traces."""
+"""Loads for simulated runs: a trace file, a folder of Parquet files, or a generator with its parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +34,14 @@ class Load:
         if not len(self.arrivals):
             raise PenstockError(
                 f"The load '{self.name}' has no arrivals; give a longer time or a higher rate."
+            )
+        if self.arrivals[0] < 0:
+            raise PenstockError(
+                f"The load '{self.name}' starts before time 0; shift its arrivals so that none is negative."
+            )
+        if not self.seconds > 0:
+            raise PenstockError(
+                f"All arrivals of the load '{self.name}' are at one time, so it has no length; give a trace that lasts longer."
             )
 
     @property
@@ -87,25 +95,27 @@ GENERATORS: dict[str, tuple[Generator, Parameters]] = {
 def load(
     spec: str, seconds: float | None = None, seed: int = 0, column: str = "arrival", unit: str = "s"
 ) -> Load:
-    """A load from words: ``FILE``, ``NAME`` or ``NAME:parameter=value,...``.
+    """A load from words: ``FILE``, ``FOLDER`` of Parquet files, ``NAME`` or ``NAME:parameter=value,...``.
 
-    ``column`` and ``unit`` (s, ms, us or ns) say where a file has its arrivals, of whatever time they count from.
+    ``column`` and ``unit`` (s, ms, us or ns) say where a file has its arrivals, of whatever time they count from;
+    what else is in it is not read.
 
     >>> load("poisson:rate=100", seconds=10.0, seed=1).rate > 50
     True
     """
     name, _, rest = spec.partition(":")
+    asked = None if seconds is None else _length(seconds)
     if name in GENERATORS:
         make, defaults = GENERATORS[name]
-        length, parameters = _length(seconds or 600.0), _parameters(name, rest, defaults)
+        length, parameters = asked or 600.0, _parameters(name, rest, defaults)
         check_size(parameters["rate"] * parameters.get("factor", 1.0), length, MOST_SIMULATED)
         return Load(spec, make(parameters, length, seed), length)
     if Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
-        trace = read_trace(spec, column, unit, payload=False)
-        whole = Load(Path(spec).name, trace.arrival, float(trace.arrival[-1]))
+        trace = read_trace(spec, column, unit, payload=False, event_times=False)
+        whole = Load(Path(spec).name or spec, trace.arrival, float(trace.arrival[-1]))
     else:
         raise unknown("trace or generator", name, list(GENERATORS))
-    return whole.cut(_length(seconds)) if seconds else whole
+    return whole.cut(asked) if asked else whole
 
 
 def _length(seconds: float) -> float:

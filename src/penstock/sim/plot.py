@@ -7,8 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.core.errors import PenstockError
 from penstock.picture import COLOURS, INK, picture
 from penstock.sim.closed_loop import ClosedLoopResult
+
+#: What a picture can be written as; without an ending it is PNG.
+ENDINGS = ("", ".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a name that is no picture's, before anything runs.
+
+    >>> check_ending(Path("compare.png"))
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise PenstockError(f"'{path}' is no picture by its name; end its name in .png, .svg or .pdf.")
 
 
 def plot_outcomes(

@@ -10,7 +10,7 @@ from penstock.sim.closed_loop import ClosedLoopResult
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The policy to take, whether it keeps the target, what it costs, and what the most expensive one that keeps it costs."""
+    """The policy to take, whether it keeps the target, what it costs, and what it is compared with and that one's cost."""
 
     policy: str
     meets: bool
@@ -60,6 +60,10 @@ def _sentence(best: ClosedLoopResult, other: ClosedLoopResult, target: float, la
     text = f"Take {best.policy}: {_late(best):.1%} of the tuples later than {target:g} s for {best.core_seconds:,.0f} core-seconds"
     if other.policy == best.policy:
         return text + "; nothing here is cheaper and keeps the target."
+    if not _meets(other, late):
+        return text + (
+            f"; {other.policy} misses the target with {_late(other):.1%} late for {other.core_seconds:,.0f} core-seconds."
+        )
     saved = 1 - best.core_seconds / other.core_seconds if other.core_seconds > 0 else 0.0
     return text + f"; {other.policy} takes {other.core_seconds:,.0f} ({saved:.0%} saved)."
 

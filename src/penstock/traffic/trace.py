@@ -1,15 +1,18 @@
-"""Traces: arrivals with whatever else came with them, in Parquet or CSV files."""
+"""Traces: arrivals with whatever else came with them, in Parquet or CSV files, or in a folder of Parquet files."""
 
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from penstock.core.arrays import Floats, Ints
@@ -17,6 +20,9 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.traffic.replay import check_arrivals
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+#: Seconds: where the first ``arrival`` is later than three years it counts from 1970, not from the start of a stream,
+#: and where it is later than the year 5000 its unit is a smaller one.
+_BY_THE_CLOCK, _NO_CLOCK = 1e8, 1e11
 _ENDINGS = (".parquet", ".csv", ".csv.gz")
 
 
@@ -63,30 +69,39 @@ def read_trace(
     unit: str = "s",
     event_column: str | None = None,
     payload: bool = True,
+    event_times: bool = True,
 ) -> Trace:
-    """Read a trace; a column other than ``arrival`` is counted from its first value.
+    """Read a trace; ``arrival`` is in seconds from the start, any other column is counted from its first value.
+
+    So is ``arrival`` where it tells the time of day: where it is a timestamp, or begins later than 1e8 seconds.
 
     Parameters
     ----------
     path
-        A ``.parquet``, ``.csv`` or ``.csv.gz`` file.
+        A ``.parquet``, ``.csv`` or ``.csv.gz`` file, or a folder of Parquet files, which are read in order of their names.
     column, unit
-        The column of arrival times and its unit: s, ms, us or ns.
+        The column of arrival times and its unit: s, ms, us or ns; a timestamp knows its own.
     event_column
         The column of event times, in the same unit; by default ``event_time`` where the file has one.
     payload
         Whether the other columns are read too.
+    event_times
+        Whether event times are read; where nobody needs them, a column of that name may hold anything.
     """
     if unit not in UNITS:
         raise unknown("unit", unit, UNITS)
-    table = _read(Path(path), None if payload else [column, event_column or "event_time"])
+    wanted = [column, event_column or "event_time"] if event_times else [column]
+    table = _read(Path(path), None if payload else wanted)
     raw, unit_seconds = _values(table, column, unit, path)
-    origin = 0 if column == "arrival" or raw.size == 0 else raw[0]
+    origin = _origin(table, column, unit, raw, path)
     name = event_column or ("event_time" if "event_time" in table.column_names else None)
     event_time = None
-    if name is not None:
+    if name is not None and event_times:
         events, event_unit = _values(table, name, unit, path)
-        event_time = (events - origin) * event_unit
+        if event_unit == unit_seconds:
+            event_time = (events - origin) * event_unit
+        else:
+            event_time = events * event_unit - origin * unit_seconds
     try:
         rest = table.drop_columns([c for c in {column, name, "arrival"} if c in table.column_names])
         return Trace(
@@ -94,6 +109,21 @@ def read_trace(
         )
     except PenstockError as error:
         raise PenstockError(str(error).replace("The trace", f"The trace '{path}'", 1)) from None
+
+
+def _origin(table: pa.Table, column: str, unit: str, raw: Ints | Floats, path: str | Path) -> Any:
+    """What arrivals are counted from, in their own unit: the first of them, unless they count from the start already."""
+    if not raw.size:
+        return 0
+    if column != "arrival" or pa.types.is_timestamp(table[column].type):
+        return raw[0]
+    first = float(raw[0]) * UNITS[unit]
+    if _NO_CLOCK < first < inf:
+        smaller = next((u for u in UNITS if raw[0] * UNITS[u] <= _NO_CLOCK), "ns")
+        raise PenstockError(
+            f"The column 'arrival' of the trace '{path}' begins at {raw[0]} {unit}, which is no time; give --unit {smaller}."
+        )
+    return raw[0] if first > _BY_THE_CLOCK else 0
 
 
 def _values(table: pa.Table, column: str, unit: str, path: str | Path) -> tuple[Ints | Floats, float]:
@@ -119,9 +149,13 @@ def _values(table: pa.Table, column: str, unit: str, path: str | Path) -> tuple[
 
 
 def _read(path: Path, columns: list[str] | None) -> pa.Table:
-    if not path.is_file():
+    if not path.is_file() and not path.is_dir():
         raise PenstockError(f"There is no trace file '{path}'; check the path.")
     try:
+        if path.is_dir():
+            parts = pyarrow.dataset.dataset(_parts(path), format="parquet")
+            wanted = None if columns is None else [c for c in columns if c in parts.schema.names]
+            return parts.to_table(columns=wanted or None)
         if path.name.endswith(".parquet"):
             names = pq.read_schema(path).names
             wanted = None if columns is None else [c for c in columns if c in names]
@@ -136,6 +170,16 @@ def _read(path: Path, columns: list[str] | None) -> pa.Table:
             f"The trace '{path}' cannot be read ({reason}); is it damaged or of another kind?"
         ) from None
     raise _strange_ending(path)
+
+
+def _parts(folder: Path) -> list[str]:
+    """The Parquet files of a folder in order of their names, without what writers hide or have not finished."""
+    found = [str(p) for p in sorted(folder.glob("*.parquet")) if p.is_file() and p.name[0] not in "._"]
+    if not found:
+        raise PenstockError(
+            f"The folder '{folder}' has no Parquet files; name one that has, or a trace file ({', '.join(_ENDINGS)})."
+        )
+    return found
 
 
 def _strange_ending(path: Path) -> PenstockError:
