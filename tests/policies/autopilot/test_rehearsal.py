@@ -8,7 +8,7 @@ import pytest
 from penstock.policies.autopilot.rehearsal import MARKS, Rehearsal, score
 from penstock.policies.autopilot.shadow import Bins, MeasuredCosts, Period, Shadow
 
-COSTS = MeasuredCosts(1.0, 0.2, 0.01, 1.0, caution=1.0)
+COSTS = MeasuredCosts(1.0, 0.2, 0.01, 1.0)
 TARGET = 5.0
 
 
@@ -40,6 +40,13 @@ def test_what_is_longer_ago_than_the_memory_is_forgotten_by_the_minute():
     assert found.late == 0.0
     assert 300.0 - MARKS <= found.seconds <= 300.0 + MARKS
     assert len(it.marks) <= 300.0 / MARKS + 2
+
+
+def test_the_worst_minute_is_the_one_with_the_most_late_rows_the_present_one_included():
+    it = after(600.0, 3600.0)  # 120 rows a minute, all late for five minutes
+    assert told(it).worst == pytest.approx(120.0 / 1200.0)
+    now = it.did(Period(605.0, 200.0, 200.0, 10.0, 0), True, 3600.0)
+    assert told(now).worst == pytest.approx(200.0 / 1400.0)
 
 
 def test_the_start_does_not_count():

@@ -4,10 +4,12 @@ Every candidate has a *rehearsal*: a miniature of the query (:mod:`penstock.poli
 of the real run at the costs measured in it and is controlled by the candidate. Over what is remembered, a rehearsal's score is
 
     late    rows whose result came after the target, over all rows
+    worst   those of the minute that had the most of them, over all rows
     cost    executor-seconds a minute
 
-Fit is a candidate with  late <= bound = max(allowed T / (T + 600 s), that of the most executors + half a point)  after T
-seconds of rehearsal: the shorter it was, the more what is to come may differ. ``allowed`` is the share of rows that may be
+Fit is a candidate with  late + worst <= bound = allowed T / (T + 500 s)  after T seconds of rehearsal, or late no more than
+half a point above the most executors: its worst minute may come again, and the shorter the rehearsal was, the more what is
+to come may differ. ``allowed`` is the share of rows that may be
 late from now on: less than the share asked for where many were late in the real run so far, more where hardly any were
 (:mod:`penstock.policies.autopilot.budget`). Of the fit ones the one with the least  cost (1 + late / (5 bound))  leads, and
 its rehearsal's number of executors is the plan. What was never met cannot be rehearsed: a minute whose load breaks the record
@@ -44,7 +46,9 @@ from penstock.policies.autopilot.rehearsal import (
 from penstock.policies.places import check_scaling, within
 
 #: Seconds of rehearsal after which half of the late share may be used: surprises and changes of the leader need the rest.
-DOUBT = 600.0
+DOUBT = 500.0
+#: How many points more than the most executors anybody may be late.
+NEAR_PEAK = 0.005
 #: How much dearer a candidate counts that is as late as it may be.
 PRICE = 0.2
 #: Seconds at the beginning (a quarter of a shorter learning) that do not count: every rehearsal starts with the executors that the run happened to have.
@@ -152,9 +156,9 @@ class Autopilot:
         """The cheapest that is fit leads; the present one stays unless it is unfit or another cheaper by far."""
         peak = scores["Maximum"]
         allowed = state.budget.allowed(self.late)
-        bound = max(allowed * peak.seconds / (peak.seconds + DOUBT), peak.late + 0.005)
-        fit = {name: s for name, s in scores.items() if s.late <= bound}
-        priced = {name: s.cost * (1 + PRICE * s.late / bound) for name, s in fit.items()}
+        bound, least = allowed * peak.seconds / (peak.seconds + DOUBT), peak.late + NEAR_PEAK
+        fit = {name: s for name, s in scores.items() if s.late + s.worst <= bound or s.late <= least}
+        priced = {name: s.cost * (1 + PRICE * s.late / max(bound, least)) for name, s in fit.items()}
         leader = min(priced, key=lambda name: (priced[name], fit[name].changes))
         if state.leader in fit and priced[leader] >= (1 - self.hysteresis) * priced[state.leader]:
             leader = state.leader

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import isfinite, isnan, nan
 from typing import Any
 
@@ -25,6 +26,8 @@ from penstock.policies.batch_waiting import AT_ONCE
 _FINE = 10
 
 
+#: The least seconds in which an executor can be there: a JVM has to start.
+SOONEST = 2.0
 #: Seconds between two marks of a rehearsal's totals: what was further back than the memory is left out by the mark.
 MARKS = 60.0
 
@@ -60,6 +63,7 @@ class Score:
     cost: float
     changes: float
     seconds: float
+    worst: float = 0.0  # late rows of the worst minute, over all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,15 @@ def measured(meter: Meter, observation: Observation) -> Meter:
     )
     if isfinite(seen := stage.extra.get("warm_up", nan)):
         slower = 0.7 * slower + 0.3 * seen
-    asked = meter.asked
+    asked, begin = meter.asked, observation.time - observation.period
+    more = executors.observed > meter.observed > 0
     if executors.arriving and isnan(asked):
-        asked = observation.time - observation.period
-    elif not executors.arriving and not isnan(asked):
-        late, asked = 0.7 * late + 0.3 * (observation.time - observation.period / 2 - asked), nan
+        asked = begin
+    elif not executors.arriving and (more or not isnan(asked)):
+        # They were asked for when a period began, and came in this one: in the middle of what is possible.
+        came = max(begin, (begin if isnan(asked) else asked) + SOONEST)
+        took = (came + max(came, observation.time)) / 2 - (begin if isnan(asked) else asked)
+        late, asked = 0.7 * late + 0.3 * took, nan
     if not (trigger >= 0 and stage.service_time > 0 and isfinite(overhead)):
         return replace(meter, asked=asked)
     grown = executors.arriving or executors.observed > meter.observed
@@ -214,4 +222,12 @@ def score(rehearsal: Rehearsal, costs: MeasuredCosts, target: float) -> Score:
         60.0 * done.spent / length,
         3600.0 * done.changes / length,
         length,
+        _worst(rehearsal, overdue) / rows if rows > 0 else 0.0,
     )
+
+
+def _worst(rehearsal: Rehearsal, overdue: float) -> float:
+    """Late rows of the minute that had the most of them, the present one included."""
+    totals = [mark.late for mark in rehearsal.marks]
+    present = rehearsal.total.late - totals[-1] + overdue
+    return max([after - before for before, after in pairwise(totals)] + [present])

@@ -33,7 +33,6 @@ class MeasuredCosts:
     slots: float  # of one executor
     arrives_after: float = ARRIVES_AFTER
     warm_up: float = WARM_UP
-    caution: float = 1.05  # batches of a miniature are a little slower than measured, since it knows no noise
 
     def utilisation(self, rate: float, slots: float) -> float:
         """Arrivals over what can be served, without what no executor can speed up, as the plants tell it.
@@ -132,7 +131,7 @@ class Shadow:
         if isfinite(self.ends):
             late, free = float(self.batch.rows[self.ends - self.batch.times > target].sum()), self.ends
         slots = max(max(self.amount, self.planned) * costs.slots, 1e-9)
-        end = free + costs.caution * (costs.overhead + float(self.waiting.work.sum()) / slots)
+        end = free + costs.overhead + float(self.waiting.work.sum()) / slots
         return late + float(self.waiting.rows[end - self.waiting.times > target].sum())
 
 
@@ -176,7 +175,7 @@ class _Run:
             batch, waiting = waiting.split(count)
             seconds = costs.overhead + float(batch.work.sum()) / max(amount * costs.slots, 1e-9)
             seconds += costs.warm_up if amount > warm else 0.0
-            warm, started, ends = amount, at, at + costs.caution * seconds
+            warm, started, ends = amount, at, at + seconds
             self.batches += 1
         while coming and coming[0][0] <= time + 1e-9:
             amount = max(amount, coming.pop(0)[1])
