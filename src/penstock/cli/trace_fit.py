@@ -59,7 +59,7 @@ def fit(
         raise PenstockError(f"--seed takes a whole number of zero or more, not {seed}.")
     if last < 0:
         raise PenstockError(f"--last takes a number of arrivals of zero or more, not {last}.")
-    arrivals = read_trace(file, column, unit, None, payload=False).arrival
+    arrivals = read_trace(file, column, unit, None, payload=False, event_times=False).arrival
     gaps = clean_gaps(np.diff(arrivals[-last - 1 :] if last else arrivals))
     shape = fit_ph(1.0, service_scv)
     begun = time.perf_counter()
