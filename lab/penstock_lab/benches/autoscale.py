@@ -40,10 +40,12 @@ WAYS: dict[str, tuple[str, str]] = {
     "Spl": ("spl", ""),
     "Mead": ("mead", ""),
     "Mpc": ("mpc", ""),
+    "Ds2": ("ds2", ""),
+    "Hpa": ("hpa", ""),
     "static minimum (1)": ("minimum", ""),
 }
 #: The most telling first: a call may be ended early.
-ORDER = (MOST, REACTIVE, "Mpc", "Mead", "RuleBased", "Spl", *WAYS)
+ORDER = (MOST, REACTIVE, "Mpc", "Mead", "RuleBased", "Spl", "Ds2", "Hpa", *WAYS)
 #: Seconds of each load.
 SECONDS = 300.0
 #: Ways of a quick look, its seconds and those of its warm-up.
@@ -52,7 +54,7 @@ TARGET = 6.0
 #: Rows a second on average; what the arrivals of the first run are drawn by.
 RATE, SEED = 600.0, 5
 #: So many of the ways come under all loads before the others do.
-TELLING = 6
+TELLING = 8
 FIGURES = ("p95", "violations", "late", "core_seconds", "changes")
 
 

@@ -7,7 +7,7 @@ from penstock_lab.results import ResultsPage
 
 MOST, REACTIVE, SPARK = "static maximum (4)", "Threshold", "Spark dynamic"
 #: The policies, all held to the same goals.
-OURS = ("Threshold", "RuleBased", "Spl", "Mead", "Mpc")
+OURS = ("Threshold", "RuleBased", "Spl", "Mead", "Mpc", "Ds2", "Hpa")
 #: Share of the core-seconds of the static maximum that a policy may take.
 SHARE = 0.6
 
