@@ -99,7 +99,9 @@ def generate(
         raise PenstockError(f"A length of {seconds} seconds is impossible; give a number above zero.")
     process = None
     if replay is not None:
-        process = Replay(read_trace(replay, column, unit, payload=False, event_times=False).arrival, speed, loop)
+        process = Replay(
+            read_trace(replay, column, unit, payload=False, event_times=False).arrival, speed, loop
+        )
     elif speed != 1.0 or loop:
         raise PenstockError(
             "The options --speed and --loop belong to --replay; for a model, choose another --rate."
