@@ -140,6 +140,18 @@ def test_workers_that_stages_have_in_common_count_once_and_others_each():
     assert figures(journal.tables()).resource_seconds == pytest.approx(3 + 1 + 1 + 1)
 
 
+def test_workers_in_common_exceed_what_the_busiest_stage_needs_and_no_more():
+    def overshoot(pool):
+        journal = MemoryJournal()
+        stages = (
+            StageObservation(str(n), Capacity.steady(2), pool=pool, utilisation=rho) for n, rho in enumerate((1.0, 0.1))
+        )  # fmt: skip
+        journal.observation(Observation(1.0, 1.0, tuple(stages)))
+        return figures(journal.tables()).overshoot
+
+    assert (overshoot("workers"), overshoot("")) == (0.0, pytest.approx(1 / 3))
+
+
 def test_a_second_run_in_the_same_journal_counts_by_its_own_clock():
     journal = MemoryJournal()
     stage = StageObservation("op", Capacity.steady(2))

@@ -156,6 +156,13 @@ def test_stages_that_work_in_turn_may_each_have_all_workers():
         assert sum(decision.number(Knob.WORKERS, s.name, 2) for s in stages) == both
 
 
+def test_no_stage_is_wanted_beyond_its_own_limit():
+    seen = two_stage(4, 1, 2.0, 2.0, time=2.5)
+    stages = tuple(replace(s, pool="workers", workers=replace(s.workers, limit=4)) for s in seen.stages)
+    decision = Fuzzy(limit=8).step(Fuzzy().start(), replace(seen, stages=stages))[1]
+    assert [(c.where, c.number) for c in decision.changes] == [("windows", 2)]
+
+
 def test_it_decides_as_often_as_it_is_asked():
     """A run that is looked at every second is not left behind for two and a half."""
     policy, state = Fuzzy(limit=6), Fuzzy(limit=6).start()

@@ -3,7 +3,7 @@
 Parts can be run alone (``--part query``, ``flows``, ``paced``, ``logs``). Every finished run is kept in the output folder with
 its specification, so the same call again goes on where it stopped; ``--minutes`` ends a call early, and ``--minutes 0`` tells
 only what is there. Runs of other constants do not count, nor do those of a machine that was more than 1.5 times faster or
-slower than it is now (with ``--minutes 0``: than it was at the newest run). A quick look keeps nothing.
+slower than it is now (with ``--minutes 0``: than it was at the newest run; for flows always, flow by flow). A quick look keeps nothing.
 """
 
 from collections.abc import Callable

@@ -25,7 +25,8 @@ def draw_run(tables: Tables, path: Path, skip: float = 0.0) -> Path:
         load.fill_between(at, rate, color=BLUE, alpha=0.18, linewidth=0)
         load.plot(at, rate, color=BLUE)
         load.set(ylabel="1000 rows/s", title="Arrivals")
-        _workers(workers, at, panes["workers_observed"][kept], windows["workers_observed"][kept])
+        held = np.array([resources(o) for o in tables.replay()])[kept]
+        _workers(workers, at, held, panes["workers_observed"][kept], windows["workers_observed"][kept])
         _lag(lag, at, seen.get("answer_lag", np.full(len(kept), np.nan))[kept])
         for axis in (load, workers, lag):
             axis.set_ylim(bottom=0)
@@ -34,13 +35,15 @@ def draw_run(tables: Tables, path: Path, skip: float = 0.0) -> Path:
     return path
 
 
-def _workers(axis: Any, at: Floats, panes: Floats, windows: Floats) -> None:
-    most = float(np.max(panes + windows, initial=1.0))
-    axis.stackplot(
-        at, panes, windows, step="post", colors=[GREEN, ORANGE], alpha=0.75, labels=["panes", "windows"]
+def _workers(axis: Any, at: Floats, held: Floats, panes: Floats, windows: Floats) -> None:
+    """The workers there are, and those that each stage uses of them; stages that work in turn use the same."""
+    axis.fill_between(at, held, step="post", color=INK, alpha=0.12, linewidth=0)
+    axis.step(at, panes, where="post", color=GREEN, label="panes")
+    axis.step(at, windows, where="post", color=ORANGE, linestyle=":", label="windows")
+    axis.axhline(
+        float(np.max(held, initial=1.0)), color=INK, linestyle="--", linewidth=1.0, label="most at any time"
     )
-    axis.axhline(most, color=INK, linestyle="--", linewidth=1.0, label="most at any time")
-    axis.set(ylabel="workers", title="Workers of the two stages")
+    axis.set(ylabel="workers", title="Workers, and how many of them each stage uses")
 
 
 def _lag(axis: Any, at: Floats, values: Floats) -> None:

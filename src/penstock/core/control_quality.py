@@ -24,7 +24,7 @@ import numpy as np
 
 from penstock.core.changes_made import Made, amplitude, change_times, made_changes, settling_time
 from penstock.core.metrics import Metric
-from penstock.core.observation import Observation
+from penstock.core.observation import Observation, StageObservation
 from penstock.core.tables import Tables, read
 
 
@@ -177,10 +177,11 @@ class RunningQuality:
 
     def _exceed(self, o: Observation) -> None:
         """By which share the workers exceeded the least number that would have kept the utilisation low enough."""
-        pairs = [(s.workers.observed, s.utilisation) for s in o.stages if not isnan(s.utilisation)]
-        needed = sum(max(1, ceil(n * rho / self._enough - 1e-9)) for n, rho in pairs)
-        if pairs and needed:
-            self._excess += max(0.0, sum(n for n, _ in pairs) / needed - 1)
+        known = [s for s in o.stages if not isnan(s.utilisation)]
+        if known:
+            needed = [max(1, ceil(s.workers.observed * s.utilisation / self._enough - 1e-9)) for s in known]
+            used = _together(known, [s.workers.observed for s in known])
+            self._excess += max(0.0, used / _together(known, needed) - 1)
             self._excesses += 1
 
 
@@ -189,13 +190,18 @@ def resources(observation: Observation) -> float:
     if observation.executors is not None:
         share = next((s.cpu_share.observed for s in observation.stages if s.cpu_share is not None), 1.0)
         return observation.executors.observed * share
+    cores = [s.workers.observed * (s.cpu_share.observed if s.cpu_share else 1.0) for s in observation.stages]
+    return _together(observation.stages, cores)
+
+
+def _together(stages: Sequence[StageObservation], amounts: Sequence[float]) -> float:
+    """What stages have in all: those of a pool have the largest amount of them in common."""
     apart, pools = 0.0, dict[str, float]()
-    for s in observation.stages:
-        cores = s.workers.observed * (s.cpu_share.observed if s.cpu_share else 1.0)
-        if s.pool:
-            pools[s.pool] = max(cores, pools.get(s.pool, 0.0))
+    for stage, amount in zip(stages, amounts, strict=True):
+        if stage.pool:
+            pools[stage.pool] = max(amount, pools.get(stage.pool, 0.0))
         else:
-            apart += cores
+            apart += amount
     return apart + sum(pools.values())
 
 

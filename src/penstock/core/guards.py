@@ -51,7 +51,7 @@ class Guards:
     """
 
     bounds: tuple[Bound, ...] = ()
-    total_workers: int | None = None  # workers of all stages together
+    total_workers: int | None = None  # workers of all stages together, each counted by itself
     cooldown: float = 0.0  # seconds between two changes of the same knob and place
     cooldown_shrink: float | None = None  # the same before a shrinking; None: as cooldown
     max_ratio: float | None = None  # largest change per step as a share of what is planned now

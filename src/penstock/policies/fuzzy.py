@@ -203,6 +203,9 @@ class Fuzzy:
             self._steady(rounded(n, f, r), n, r, g)
             for n, f, r, g in zip(now, factors, rho, seen.grown, strict=True)
         ]
+        wanted = [
+            int(min(n, max(1.0, s.workers.limit))) for n, s in zip(wanted, (panes, windows), strict=True)
+        ]
         limit = self._limit(panes, windows)
         new = fit(wanted, limit)
         demand = [n * r for n, r in zip(now, rho, strict=True)]

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.core.capacity import Knob
+from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
 from penstock.policies import Ds2, Static, Threshold
 from penstock.policies.autopilot.rehearsal import Meter, measured, rehearsed
-from penstock.policies.autopilot.shadow import Bins, MeasuredCosts, Shadow
+from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCosts, Shadow
 from penstock.policies.batch_waiting import AT_ONCE
 from penstock.sim import SparkCosts, SparkLike, load
 
@@ -67,6 +67,31 @@ def test_how_long_executors_take_to_come_is_learned(takes):
         if step % 4 == 0:
             plant.apply(Decision((Change(Knob.EXECUTORS, "", 2.0 + step % 8),)))
     assert meter.costs.arrives_after == pytest.approx(takes, abs=1.6)
+
+
+def test_executors_that_were_not_waited_for_to_the_end_tell_nothing_of_how_long_they_take():
+    seen = SparkLike(load("poisson:rate=100", 60.0, 1).arrivals, SparkCosts(), 2, 12, 1)
+    seen.wait_until(5.0)
+    there = seen.observe()
+    asked = replace(there, time=10.0, executors=replace(there.executors, planned=6.0, requested=6.0))
+    meter = measured(measured(Meter(), there), asked)
+    for waited in range(8):  # given up, or taken back
+        meter = measured(meter, replace(asked, time=15.0 + 5.0 * waited))
+    assert measured(meter, replace(there, time=60.0)).arrives_after == ARRIVES_AFTER
+
+
+def test_how_long_executors_take_is_learned_before_the_costs_are_known():
+    seen = SparkLike(load("poisson:rate=100", 60.0, 1).arrivals, SparkCosts(), 2, 12, 1)
+    seen.wait_until(5.0)
+    cold = seen.observe()
+    cold = replace(cold, stages=(replace(cold.stages[0], overhead_time=float("nan")),))
+    meter = measured(Meter(), cold)
+    for step in range(4):
+        waiting = replace(cold.executors, planned=6.0, requested=6.0)
+        meter = measured(meter, replace(cold, time=10.0 + 5.0 * step, executors=waiting))
+    meter = measured(meter, replace(cold, time=30.0, executors=Capacity.steady(6, 12)))
+    assert meter.costs is None
+    assert meter.arrives_after > ARRIVES_AFTER + 3.0
 
 
 def test_executors_arrive_late_and_go_at_once():

@@ -235,6 +235,21 @@ def test_windows_are_as_busy_as_from_one_that_ended_to_the_next(query_run):
     assert told[6] == pytest.approx(0.9 / 4)
 
 
+def test_a_batch_that_outlasts_its_trigger_counts_once_in_how_busy_windows_are(query_run):
+    """3 s of work for a window every 5 s, at a trigger of 1 s: 0.6 busy, not 3 times the seconds of that batch."""
+    done = query_run(batches=1)
+    plant, now = QueryPlant(done.program), 1000.0
+    for _ in range(2):
+        for seconds, windows, rho in [(3.8, 1, 3.0), (0.4, 0, 0.0), (0.4, 0, 0.0), (0.4, 0, 0.0)]:
+            now += seconds
+            figures = replace(
+                done.outcomes[0].figures, windows=windows, utilisation_windows=rho, window_workers=1
+            )
+            plant.put(replace(figures, seconds=seconds, committed=now, trigger=1.0))  # fmt: skip
+    told = [r.observation.stage("windows").utilisation for r in plant.reports()]
+    assert told[-1] == pytest.approx(3.0 / 5.0)
+
+
 def test_without_a_trigger_engine_jobs_tell_what_of_a_batch_the_pane_workers_worked(query_run):
     """By the busiest worker alone it was 1, however many workers there were."""
     done = query_run(batches=2, period=None)

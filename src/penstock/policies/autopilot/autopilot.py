@@ -11,7 +11,7 @@ Fit is a candidate with  late + worst <= bound = allowed T / (T + 500 s)  after 
 half a point above the most executors: its worst minute may come again, and the shorter the rehearsal was, the more what is
 to come may differ. ``allowed`` is the share of rows that may be
 late from now on: less than the share asked for where many were late in the real run so far, more where hardly any were
-(:mod:`penstock.policies.autopilot.budget`). Of the fit ones the one with the least  cost (1 + late / (5 bound))  leads, and
+(:mod:`penstock.policies.autopilot.budget`). Of the fit ones the one with the least  cost (1 + late / (5 bound))  leads (bound: the larger of the two), and
 its rehearsal's number of executors is the plan. What was never met cannot be rehearsed: a minute whose load breaks the record
 M1 of all minutes before, and, where that record stands far above the second highest M2, one that stands higher still. So
 

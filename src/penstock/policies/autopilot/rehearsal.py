@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.core.capacity import Knob
+from penstock.core.capacity import Capacity, Knob
 from penstock.core.observation import Observation, StageObservation
 from penstock.core.policy import AnyPolicy
 from penstock.policies.autopilot.shadow import (
@@ -68,9 +68,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What is measured on the way: the costs, how far batches take longer than they say, executors on their way."""
+    """What is measured on the way: the costs, how far batches take longer than they say, executors on their way.
+
+    ``arrives_after`` and ``warm_up`` are learned even while the costs are not known.
+    """
 
     costs: MeasuredCosts | None = None
+    arrives_after: float = ARRIVES_AFTER
+    warm_up: float = WARM_UP
     stretch: float = 1.0
     asked: float = nan  # since when executors are on their way
     observed: float = 0.0  # executors that worked at the last observation
@@ -85,34 +90,39 @@ def measured(meter: Meter, observation: Observation) -> Meter:
         return meter
     trigger, overhead = stage.trigger, stage.overhead_time
     slots = 1.0 if isnan(observation.slots) else observation.slots / executors.observed
-    late, slower = (
-        (meter.costs.arrives_after, meter.costs.warm_up) if meter.costs else (ARRIVES_AFTER, WARM_UP)
-    )
-    if isfinite(seen := stage.extra.get("warm_up", nan)):
-        slower = 0.7 * slower + 0.3 * seen
-    asked, begin = meter.asked, observation.time - observation.period
-    more = executors.observed > meter.observed > 0
-    if executors.arriving and isnan(asked):
-        asked = begin
-    elif not executors.arriving and (more or not isnan(asked)):
-        # They were asked for when a period began, and came in this one: in the middle of what is possible.
-        came = max(begin, (begin if isnan(asked) else asked) + SOONEST)
-        took = (came + max(came, observation.time)) / 2 - (begin if isnan(asked) else asked)
-        late, asked = 0.7 * late + 0.3 * took, nan
-    if not (trigger >= 0 and stage.service_time > 0 and isfinite(overhead)):
-        return replace(meter, asked=asked)
     grown = executors.arriving or executors.observed > meter.observed
-    cold = 2 if grown else max(0, meter.cold - 1)
-    stretch = _stretched(meter, stage, overhead, slots * executors.observed) if not cold else meter.stretch
+    meter = replace(_arrivals(meter, observation, executors), cold=2 if grown else max(0, meter.cold - 1))
+    if isfinite(seen := stage.extra.get("warm_up", nan)):
+        meter = replace(meter, warm_up=0.7 * meter.warm_up + 0.3 * seen)
+    if not (trigger >= 0 and stage.service_time > 0 and isfinite(overhead)):
+        return meter
+    if not meter.cold:
+        meter = replace(meter, stretch=_stretched(meter, stage, overhead, slots * executors.observed))
     costs = MeasuredCosts(
         max(trigger, AT_ONCE),
-        stretch * overhead,
-        stretch * stage.service_time,
+        meter.stretch * overhead,
+        meter.stretch * stage.service_time,
         max(slots, 1e-3),
-        max(late, 0.0),
-        slower,
+        meter.arrives_after,
+        meter.warm_up,
     )
-    return Meter(costs, stretch, asked, executors.observed, cold)
+    return replace(meter, costs=costs)
+
+
+def _arrivals(meter: Meter, observation: Observation, executors: Capacity) -> Meter:
+    """With how long executors took that have all come now; what was taken back or given up tells nothing."""
+    begin = observation.time - observation.period
+    more = executors.observed > meter.observed > 0
+    meter = replace(meter, observed=executors.observed)
+    asked = begin if isnan(meter.asked) else meter.asked
+    if executors.arriving:
+        return replace(meter, asked=asked)
+    if not more:
+        return replace(meter, asked=nan)
+    # They were asked for when a period began, and came in this one: in the middle of what is possible.
+    came = max(begin, asked + SOONEST)
+    took = (came + max(came, observation.time)) / 2 - asked
+    return replace(meter, asked=nan, arrives_after=0.7 * meter.arrives_after + 0.3 * took)
 
 
 def _stretched(meter: Meter, stage: StageObservation, overhead: float, slots: float) -> float:

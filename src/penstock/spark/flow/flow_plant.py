@@ -128,7 +128,8 @@ class FlowPlant(BatchedPlant[Profile]):
     def _remember(self, profile: Profile) -> None:
         gap = profile.started - self._batches[-1].start if self._batches else nan
         self._rate = self._arrivals(profile, gap)
-        held = max(0.0, profile.left - self._rate * profile.seconds) if profile.limited else nan
+        limited = profile.limited and not self._at_once  # of rows that are all there, none came late
+        held = max(0.0, profile.left - self._rate * profile.seconds) if limited else nan
         self._batches.append(
             SeenBatch(profile.batch, profile.started, profile.seconds, profile.rows, gap, held)
         )

@@ -203,7 +203,9 @@ class WindowsShare:
         if figures.in_common:  # the workers of the panes, busy or not
             self.told = figures.utilisation_windows
             return
-        self._busy += seconds * figures.utilisation_windows * figures.window_workers
+        # A utilisation is that of a trigger's time, however long the batch took.
+        span = figures.trigger or figures.seconds
+        self._busy += span * figures.utilisation_windows * figures.window_workers
         self._seconds += seconds
         if figures.windows:
             self._work, self._busy, self._seconds = self._busy / self._seconds, 0.0, 0.0
