@@ -18,19 +18,21 @@ HELP = "a minute of bursts: workers that come and go, answers within fractions o
 
 OPTIONS: Mapping[str, Option] = {
     "rate": Option(
-        "0", "tuples a second between the bursts; 0: what leaves one worker of this machine half idle"
+        "0", "tuples a second between the bursts; 0: what leaves one worker of this machine two thirds idle"
     ),
     "page": Option("127.0.0.1:8765", "address of the live page; another free port where it is taken"),
     "policy": Option("threshold:high=0.55,low=0.3", "who scales the workers; none leaves them alone"),
     "output": Option("", "folder of the run; penstock-runs/demo-TIME by default"),
 }
 
-#: Attributes of a tuple, and how large a burst is: the work grows with the square of the rows of a window.
+#: Attributes of a tuple, and how large a burst is.
 DIMS, PEAK = 8, 5.0
 #: Seconds from the start of the stream to each burst; all of them die away within a few seconds.
 BURSTS = (16.0, 34.0, 52.0, 70.0, 88.0, 106.0)
-#: A rate that leaves one worker half idle on a machine where the best of that many rows take so many seconds.
-KNOWN = (6_000, 0.009)
+#: So many rows tell how fast a machine is.
+ROWS = 6_000
+#: A rate that leaves one worker two thirds idle, and asks for more of them in a burst, where the best of those rows take so many seconds.
+KNOWN = (45_000, 0.0008)
 
 
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
@@ -57,7 +59,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
 
 
 def calm_rate() -> int:
-    """Tuples a second that leave one worker of this machine half idle, from the time that the best of some rows take."""
+    """Tuples a second that leave one worker of this machine two thirds idle, from the time that the best of some rows take."""
     from penstock.preference import skyline as best
 
     rows = _rows()
@@ -67,13 +69,13 @@ def calm_rate() -> int:
         began = time.perf_counter()
         best(rows)
         taken.append(time.perf_counter() - began)
-    known_rows, known_seconds = KNOWN
-    return int(round(min(max(known_rows * (known_seconds / min(taken)) ** 0.5, 1_000), 30_000), -2))
+    known_rate, known_seconds = KNOWN
+    return int(round(min(max(known_rate * known_seconds / min(taken), 1_000), 100_000), -2))
 
 
 def _rows() -> Floats:
     """A second of the demo's own stream."""
-    rate = str(KNOWN[0])
+    rate = str(ROWS)
     spec = StreamSpec.parse(
         {"rate": rate, "dims": str(DIMS), "distribution": "anticorrelated", "seconds": "1"}
     )
