@@ -264,7 +264,9 @@ def test_figures_of_batches_in_between_count_and_not_only_those_of_the_last(quer
     plant.put(replace(figures[2], utilisation_windows=0.8))
     plant.put(replace(figures[3], utilisation_windows=0.0))
     seen = plant.observe()
-    assert seen.stage("windows").utilisation == pytest.approx(0.8 / 1.2)  # of a trigger of 1 s, in 0.2 s and 1 s
+    assert seen.stage("windows").utilisation == pytest.approx(
+        0.8 / 1.2
+    )  # of a trigger of 1 s, in 0.2 s and 1 s
     assert seen.stage("panes").tuples_in == 400
 
 
