@@ -78,6 +78,13 @@ class Spread:
         """Whether differences are above 0 by more than their spread."""
         return self.mean > self.deviation
 
+    @property
+    def verdict(self) -> str:
+        """Differences of what should be small, in a word: more than their spread says something, less does not."""
+        if self.above_nothing:
+            return "worse"
+        return "better" if self.mean < -self.deviation else "undecided"
+
     def __str__(self) -> str:
         if isnan(self.mean):
             return "-"
@@ -131,6 +138,10 @@ class CellRuns:
     def spread(self, cell: Cell, figure: str) -> Spread:
         """One figure of a cell."""
         return Spread.of([run[figure] for run in self.of(cell) if run.get(figure) is not None])
+
+    def worst(self, cell: Cell, figure: str) -> float:
+        """The largest of a cell's figure."""
+        return max((run[figure] for run in self.of(cell) if run.get(figure) is not None), default=nan)
 
     def differences(self, one: Cell, other: Cell, figure: str) -> Spread:
         """A figure of one way less that of another, run by run: runs of the same number have the same seed."""

@@ -1,10 +1,13 @@
 """``penstock autoscale``: a user's unmodified program, scaled from outside."""
 
+import builtins
 import json
 import os
 import subprocess
 import sys
 import textwrap
+from math import inf
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +15,8 @@ from typer.testing import CliRunner
 from penstock.cli import app
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
+from penstock.spark.attach import script
+from penstock.spark.attach.settings import Settings
 from waiting import PATIENCE, until
 
 
@@ -36,6 +41,30 @@ def test_mistakes_are_found_before_the_program_runs(options, words, tmp_path):
     result = run(*options, str(script))
     assert isinstance(result.exception, PenstockError)
     assert words in str(result.exception)
+
+
+def test_the_autoscaler_stays_as_long_as_the_program_however_long_no_query_runs(tmp_path, monkeypatch):
+    made, program = {}, tmp_path / "user.py"
+    program.write_text("import time\nwhile not made:\n    time.sleep(0.01)\n")
+
+    class Recorded:
+        def __init__(self, *given, **options):
+            made.update(options)
+
+        def start(self):
+            return self
+
+        def stop(self):
+            made["stopped"] = True
+
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setattr(builtins, "made", made, raising=False)
+    monkeypatch.setattr(script, "Autoscaler", Recorded)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=1))
+    monkeypatch.setattr(script.SparkSession, "_instantiatedSession", session)
+    script.run_script(program, [], Settings(executors=None), None)
+    assert made == {"linger": inf, "stopped": True}
 
 
 def rows_seen(journal):

@@ -177,3 +177,12 @@ def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
         inside = data_of(html)
         assert inside["clock"] == "wall"
         assert "journal.jsonl" not in inside["title"]
+
+
+def test_figures_alone_write_no_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    journal = a_journal(tmp_path / "j.jsonl")
+    assert json.loads(CliRunner().invoke(app, ["report", str(journal), "--json"]).stdout)["observations"]
+    assert not (tmp_path / "report.html").exists()
+    assert CliRunner().invoke(app, ["report", str(journal)]).exit_code == 0
+    assert (tmp_path / "report.html").exists()

@@ -46,7 +46,6 @@ def test_an_application_counts_the_lines_of_a_topic_and_goes_on_after_an_interru
     second = run_until(broker, topic, tmp_path / "ck", 3000)
     assert second["rows"] == 3000, "rows of the run before are not read again"
     again, whole = wordcount.oracle(lines[2000:]), wordcount.oracle(lines)
-    # With the last batch of the run before, which is handed over again.
     answer = {row["word"]: row["count"] for row in second["answer"]}
     assert answer == {word: whole[word] for word in answer}
     assert set(again) <= set(answer)

@@ -116,6 +116,15 @@ def test_a_fixed_setting_starts_where_it_stands():
     assert row["core_seconds"] == pytest.approx(7 * 50.0)  # a tenth of the run is its start
 
 
+@pytest.mark.parametrize("count", ["0", "32"])
+def test_a_fixed_setting_that_cannot_be_had_is_refused(count):
+    done = run(
+        "simulate", "--trace", "poisson:rate=300", "--seconds", "60", "-p", f"Static:executors={count}"
+    )
+    assert isinstance(done.exception, PenstockError)
+    assert f"Static wants {count} executors where 1 to 16 can be had" in str(done.exception)
+
+
 def test_the_warm_up_is_left_out():
     arguments = ("simulate", "--trace", "poisson:rate=900", "--seconds", "200", "-p", "Ds2", "--json")
     whole = json.loads(run(*arguments, "--warm-up", "0").stdout)["policies"][0]

@@ -50,9 +50,24 @@ def test_a_shrinking_that_holds_input_back_is_taken_back_and_blacklisted():
 
 def test_a_growth_that_did_not_help_is_not_repeated():
     policy = Dhalion(settle=5.0)
-    decisions = run(policy, [(0.0, stage(4, 2.0)), (6.0, stage(4, 2.0))])
+    decisions = run(policy, [(0.0, stage(4, 2.0)), (6.0, stage(8, 2.0)), (20.0, stage(4, 2.0))])
     assert decisions[0].changes
-    assert not decisions[1].changes
+    assert "grow from 4 is blacklisted" in decisions[2].reason
+    assert not decisions[2].changes
+
+
+def test_a_growth_is_judged_when_it_has_come():
+    policy, on_the_way = Dhalion(settle=5.0), StageObservation("op", Capacity(4, 4, 2), utilisation=2.0)
+    decisions = run(
+        policy, [(0.0, stage(2, 2.0)), (15.0, on_the_way), (30.0, on_the_way), (60.0, stage(4, 2.5))]
+    )
+    assert "on its way" in decisions[2].reason
+    assert decisions[3].number(Knob.WORKERS, "op", 4) > 4
+
+
+def test_a_growth_that_a_guard_dropped_tells_nothing():
+    decisions = run(Dhalion(settle=5.0), [(0.0, stage(4, 2.0)), (6.0, stage(4, 2.0))])
+    assert decisions[1].number(Knob.WORKERS, "op") == 8
 
 
 def test_skewed_workers_get_a_new_routing_instead_of_company():

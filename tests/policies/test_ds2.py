@@ -92,3 +92,16 @@ def test_options_that_make_no_sense_are_refused():
         Ds2(utilisation=1.2)
     with pytest.raises(PenstockError, match="limits"):
         Ds2(limits=(4, 2))
+
+
+def test_paths_of_unequal_length_add_up_where_they_meet():
+    first = stage("a", rate=100.0, downstream=("b", "joined"), tuples_in=100.0, tuples_out=100.0)
+    second = stage("b", rate=100.0, downstream=("joined",), tuples_in=100.0, tuples_out=100.0)
+    joined = stage("joined", rate=200.0, downstream=("last",), tuples_in=200.0, tuples_out=100.0)
+    demands = demand_of_stages(seen(joined, second, first, stage("last", rate=100.0)))
+    assert (demands["joined"], demands["last"]) == (200.0, 100.0)
+
+
+def test_stages_that_feed_each_other_do_not_end_the_run():
+    one, two = stage("one", downstream=("two",)), stage("two", downstream=("one",))
+    assert demand_of_stages(seen(stage("first", rate=7.0), one, two)) == {"first": 7.0}

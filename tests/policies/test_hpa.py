@@ -65,6 +65,11 @@ def test_within_the_pace_it_doubles_or_adds_four():
     assert run(policy, observations) == [6, 6, 12]
 
 
+def test_a_growth_that_is_as_old_as_the_pace_no_longer_holds_back():
+    observations = [seen(0.0, 2, utilisation=9.0), seen(15.0, 6, utilisation=9.0)]
+    assert run(Hpa(), observations) == [6, 12]
+
+
 def test_a_policy_without_a_metric_is_refused():
     with pytest.raises(PenstockError, match="utilisation or a lag"):
         Hpa(utilisation=None)

@@ -1,5 +1,6 @@
 """Mpc with the micro-batch model, as it runs on Spark."""
 
+from dataclasses import replace
 from math import e, nan
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.core import Knob
 from penstock.core.capacity import Capacity
 from penstock.core.metrics import Metric
-from penstock.core.observation import Observation, StageObservation
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.forecast.holt import Holt
 from penstock.models import MicroBatch
 from penstock.policies import Mpc
@@ -104,13 +105,28 @@ def test_shares_are_a_second_knob():
     assert decision.number(Knob.CPU_SHARE, "q", 1.0) < 1.0 or decision.number(Knob.EXECUTORS, "", 4) < 4
 
 
-def test_of_several_queries_that_share_the_executors_the_busiest_decides():
-    idle, busy = seen(5.0, 2, name="idle"), seen(600.0, 2, name="busy")
-    both = Observation(1.0, 1.0, idle.stages + busy.stages, executors=Capacity.steady(2), slots=2.0)
+def test_the_wait_is_corrected_by_the_percentile_that_is_aimed_at():
+    """By the 95th it seemed a third shorter than predicted where the 99th is the target."""
+
+    def corrections(latency):
+        policy = make(percentile=0.99, waiting="microbatch-map")
+        state, gaps = policy.start(), np.random.default_rng(1).exponential(1 / 200, 4000)
+        for time in range(1, 6):
+            one = seen(200.0, 2, float(time))
+            told = replace(one.stages[0], interarrivals=gaps, latency=latency)
+            state, _ = policy.step(state, replace(one, stages=(told,)))
+        return dict(state.stages)["q"].ratios
+
+    assert corrections(Latency(p95=1.3, p99=nan)) == ()
+    assert corrections(Latency(p95=1.3, p99=2.0)) == corrections(Latency(p95=0.1, p99=2.0)) != ()
+
+
+def test_queries_that_share_the_executors_are_sized_for_together():
+    alone, both = (seen(300.0, 2, name=name) for name in "ab")
+    both = replace(both, stages=alone.stages + both.stages)
     policy = make()
-    _, decision = policy.step(policy.start(), both)
-    assert decision.number(Knob.EXECUTORS, "", 2) > 2
-    assert decision.reason.startswith("busy")
+    few, many = (policy.step(policy.start(), o)[1].number(Knob.EXECUTORS, "", 2) for o in (alone, both))
+    assert many > few
 
 
 def test_nothing_known_changes_nothing():

@@ -122,3 +122,28 @@ def test_a_fixed_share_of_a_region_is_that_of_its_pipelines():
 def test_levels_of_shares_are_moved_in_the_named_region_alone():
     policy = Threshold(knob=Knob.CPU_SHARE, levels=CPU_LEVELS, where="algotrader")
     assert [str(c) for c in decide(policy).changes] == ["algotrader/0 cpu_share 0.85"]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Ds2(knob=Knob.EXECUTORS, restart=0.0),
+        Hpa(knob=Knob.EXECUTORS),
+        Threshold(knob=Knob.EXECUTORS),
+        RuleBased(knob=Knob.EXECUTORS),
+        Dhalion(knob=Knob.EXECUTORS),
+        Spl(knob=Knob.EXECUTORS, interval=1.0),
+    ],
+    ids=lambda policy: policy.name,
+)
+def test_queries_that_share_executors_count_together(policy):
+    """Each of two queries at 0.6 of all slots seemed to have enough."""
+    queries = tuple(
+        StageObservation(
+            name, Capacity.steady(4), arrival_rate=480.0, service_time=0.005, utilisation=0.6, tuples_in=480.0
+        )
+        for name in ("first", "second")
+    )
+    seen = Observation(1.0, 1.0, queries, executors=Capacity.steady(4), slots=4.0)
+    _, decision = policy.step(policy.start(), seen)
+    assert decision.number(Knob.EXECUTORS, "", 4) > 4

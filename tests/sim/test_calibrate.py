@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,23 @@ def test_a_journal_of_a_flow_is_understood():
     found = calibrate(journal.tables()).costs
     assert found.overhead == pytest.approx(0.2, abs=0.01)
     assert found.row_cost == pytest.approx(0.001, rel=0.03)
+
+
+def test_executors_with_several_cores_are_simulated_with_them():
+    plant = SparkLike(
+        load("walk:rate=700", 200.0, 3).arrivals, SparkCosts(row_cost=0.003, cores=4), 2, 8, seed=1
+    )
+    journal = MemoryJournal()
+    run(Controller(plant, Threshold(limits=(2, 2)), journal=journal), plant, 5.0, 200.0)
+    found = calibrate(journal.tables()).parameters()
+    assert found["cores"] == 4
+    assert found["row_cost"] == pytest.approx(0.003, rel=0.1)
+
+
+def test_a_plan_that_was_taken_back_is_no_arrival():
+    journal = MemoryJournal()
+    for t in range(12):
+        seen = preference_like(500.0, 0.7)(5.0 * (t + 1))
+        executors = Capacity(4 if t in (4, 5) else 2, 2, 2)
+        journal.observation(replace(seen, executors=executors, slots=2.0))
+    assert calibrate(journal.tables()).arrivals == 0

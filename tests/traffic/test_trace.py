@@ -92,6 +92,15 @@ def test_arrivals_from_the_start_stay_as_they_are(tmp_path):
     assert trace.event_time.tolist() == [5e6 - 1, 5e6 - 1]
 
 
+def test_any_column_by_the_clock_in_another_unit_is_refused_with_it(tmp_path):
+    """An hour of milliseconds was simulated as forty days."""
+    path = tmp_path / "t.csv"
+    path.write_text("ts\n1380000000000\n1380003600000\n")
+    with pytest.raises(PenstockError, match=r"'ts' .* give --unit ms"):
+        read_trace(path, column="ts")
+    assert read_trace(path, column="ts", unit="ms").arrival.tolist() == [0.0, 3600.0]
+
+
 @pytest.mark.parametrize(("digits", "unit"), [(12, "ms"), (15, "us"), (18, "ns")])
 def test_arrivals_by_the_clock_in_another_unit_are_refused_with_it(tmp_path, digits, unit):
     (tmp_path / "t.csv").write_text(f"arrival\n{17 * 10 ** (digits - 1)}\n{18 * 10 ** (digits - 1)}\n")

@@ -31,6 +31,9 @@ def autoscale(
     target: float | None = typer.Option(
         None, help="Seconds within which 95 % of the rows should have their result."
     ),
+    prefer: str | None = typer.Option(
+        None, help="Where you know no target: latency, balance or cost; also how many rows may be late."
+    ),
     target_lag: float | None = typer.Option(None, help="Rows that may wait at the source (Kafka)."),
     period: float = typer.Option(5.0, help="Seconds between two decisions."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Decide and record, change nothing."),
@@ -45,10 +48,16 @@ def autoscale(
     Options of Penstock come before the program, the program's own arguments after it:
     penstock autoscale --executors 1:4 --target 5 my_stream.py --input events
     """
+    from penstock.policies.surroundings import PlantKind
+    from penstock.policies.wishes import wished_late, wished_target
     from penstock.spark.attach.script import run_script
     from penstock.spark.attach.settings import Settings, choose
 
-    settings = Settings(_bounds(executors), _shares(cpu), target, period, dry_run, target_lag)
+    wished = wished_target(prefer, PlantKind.MICRO_BATCHES)
+    settings = Settings(
+        _bounds(executors), _shares(cpu), wished if target is None else target, period, dry_run, target_lag,
+        late=wished_late(prefer),
+    )  # fmt: skip
     chosen = choose(policy, settings)
     console = Console(stderr=True, soft_wrap=True)
     done = run_script(

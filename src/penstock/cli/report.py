@@ -15,17 +15,23 @@ def register(app: typer.Typer) -> None:
 
 def report(
     journal: Path = typer.Argument(..., help="The journal of a run, a .jsonl file."),
-    html: Path = typer.Option(Path("report.html"), "--html", help="The page to write."),
+    html: Path | None = typer.Option(
+        None, "--html", help="The page to write: report.html, or none with --json, unless named."
+    ),
     target: float | None = typer.Option(
         None, help="The response target in seconds, where the journal has none."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
 ) -> None:
     """Write the page of a run as one file: load, capacity, response against target, every decision with its reason."""
-    from penstock.page.document import story_of, write_page
+    from penstock.page.document import quality_of, story_of, write_page
 
     running = (story := story_of(journal, target)).quality
-    quality = write_page(story, journal, html)
+    quality = quality_of(story, journal)
+    if html is None and not as_json:
+        html = Path("report.html")
+    if html is not None:
+        write_page(story, journal, html)
     if as_json:
         figures = {k: v if v == v else None for k, v in asdict(quality).items()}
         peak = {"core_seconds": running.core_seconds, "static_peak_core_seconds": running.static_peak}

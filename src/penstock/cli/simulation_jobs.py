@@ -3,10 +3,12 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class SimulationJob:
 def run_jobs(jobs: Sequence[SimulationJob], progress: bool = True) -> "list[ClosedLoopResult]":
     """The results in the order of the jobs; what is done is told on the error output while others run."""
     for job in jobs:
-        job.policy_object()  # a mistake in a name is told before anything runs
+        _standing(job.policy_object(), job.parameters)  # a mistake is told before anything runs
     console = Console(stderr=True)
     shown = progress and console.is_terminal
     done: dict[int, ClosedLoopResult] = {}
@@ -110,7 +112,7 @@ def execute(job: SimulationJob) -> "ClosedLoopResult":
 
 
 def _standing(policy: Any, parameters: dict[str, float]) -> dict[str, float]:
-    """A fixed setting starts where it stands."""
+    """A fixed setting starts where it stands, which must be somewhere that the plant can be."""
     from penstock.policies import Static
 
     if not isinstance(policy, Static):
@@ -119,4 +121,12 @@ def _standing(policy: Any, parameters: dict[str, float]) -> dict[str, float]:
         {"operator": "workers", "panes": "pane_workers", "windows": "window_workers"}.get(k, k): v
         for k, v in policy.workers.items()
     }
-    return {name: float(count) for name, count in given.items() if name in parameters and count is not None}
+    wanted = {name: float(count) for name, count in given.items() if name in parameters and count is not None}
+    most = parameters.get("limit", inf)
+    for name, count in wanted.items():
+        if not 1 <= count <= most:
+            more = f", or --set limit={count:g}" if count > most else ""
+            raise PenstockError(
+                f"Static wants {count:g} {name.replace('_', ' ')} where 1 to {most:g} can be had; name a number in between{more}."
+            )
+    return wanted

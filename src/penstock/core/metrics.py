@@ -87,3 +87,15 @@ class Metric(StrEnum):
     STATE_SIZE = ("state_size", "bytes", -1, "state kept for the query or the stage")
     THINKING = ("thinking", "cores", -1, "cores that a policy in a process of its own took during the period")
     CHANGE_PAUSE = ("change_pause", "s", -1, "how long the last change held tuples back")
+
+    @classmethod
+    def of_response(cls, percentile: float | None) -> "Metric":
+        """The response time of that kind: the mean where no percentile is given, else the nearest that plants tell.
+
+        >>> print(Metric.of_response(0.99), Metric.of_response(None))
+        latency_p99 latency_mean
+        """
+        if percentile is None:
+            return cls.LATENCY_MEAN
+        told = {0.5: cls.LATENCY_P50, 0.95: cls.LATENCY_P95, 0.99: cls.LATENCY_P99}
+        return told[min(told, key=lambda p: abs(p - percentile))]

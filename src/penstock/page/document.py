@@ -50,14 +50,20 @@ def write_report(journal: Path, page: Path, target: float | None = None) -> Cont
 
 def write_page(story: Story, journal: Path, page: Path) -> ControlQuality:
     """Write the page of a journal that has been read; its SASO figures."""
-    quality = story.quality.result()
-    if not quality.observations:
-        raise PenstockError(f"The journal {journal} has no observations yet, so there is nothing to report.")
+    quality = quality_of(story, journal)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(whole_page(story), encoding="utf-8")
     except OSError as error:
         raise PenstockError(f"Cannot write {page} ({error.strerror}); choose another place.") from None
+    return quality
+
+
+def quality_of(story: Story, journal: Path) -> ControlQuality:
+    """The SASO figures of a journal that has been read; one without observations is refused."""
+    quality = story.quality.result()
+    if not quality.observations:
+        raise PenstockError(f"The journal {journal} has no observations yet, so there is nothing to report.")
     return quality
 
 

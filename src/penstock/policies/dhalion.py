@@ -111,6 +111,11 @@ class Dhalion:
             return state, None, "back-pressure unknown"
         if last is not None and observation.time - last.time < self.settle - 1e-9:
             return state, None, f"judging {last.kind} from {last.workers}"
+        if last is not None and place.capacity.arriving:
+            return state, None, f"{last.kind} from {last.workers} is on its way"
+        if last is not None and not _made(last, place.planned):
+            state = replace(state, actions=tuple(a for a in state.actions if a[0] != place.where))
+            last = None  # a guard dropped it or took it back: it tells nothing
         if last is not None:
             state, undo = self._judged(state, place, last, held, observation.time)
             if undo is not None:
@@ -192,6 +197,13 @@ class Dhalion:
         if last.kind != SHRINK or place.planned >= last.workers:
             return state, None
         return state, Change(self.knob, place.where, min(last.workers, self.limits[1]))
+
+
+def _made(action: Action, planned: int) -> bool:
+    """Whether what was asked for is there."""
+    if action.kind == GROW:
+        return planned > action.workers
+    return action.kind == ROUTE or planned < action.workers
 
 
 def _skewed(place: Place, ratio: float) -> bool:

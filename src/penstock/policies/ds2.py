@@ -23,12 +23,13 @@ come while the query goes on, so the defaults are seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from math import isfinite, isnan
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
-from penstock.core.observation import Observation
+from penstock.core.observation import Observation, StageObservation
 from penstock.policies.places import Place, check_scaling, places, within
 
 
@@ -168,16 +169,24 @@ def _rate(seen: Sequence[Seen]) -> float:
 
 
 def demand_of_stages(observation: Observation) -> dict[str, float]:
-    """Tuples a second that each stage must keep up with when all before it do: from the sources on."""
-    fed = {name for s in observation.stages for name in s.downstream}
-    demands = {s.name: s.arrival_rate for s in observation.stages if s.name not in fed}
-    ready = [s for s in observation.stages if s.name in demands]
-    for _ in range(len(observation.stages)):  # once a level; a cycle ends here too
-        reached: dict[str, float] = {}
-        for stage in ready:
-            passed = stage.selectivity if isfinite(stage.selectivity) else 1.0
-            for name in stage.downstream:
-                reached[name] = reached.get(name, 0.0) + demands[stage.name] * passed
-        demands |= reached
-        ready = [s for s in observation.stages if s.name in reached]
+    """Tuples a second that each stage must keep up with when all before it do: from the sources on.
+
+    What feeds a stage comes before it, however many stages are on the way; a stage in a cycle is left out.
+    """
+    stages = {s.name: s for s in observation.stages}
+    fed = {n: tuple(s.name for s in observation.stages if n in s.downstream) for n in stages}
+    demands: dict[str, float] = {}
+    try:
+        order = tuple(TopologicalSorter(fed).static_order())
+    except CycleError:
+        order = tuple(n for n in stages if not fed[n])
+    for name in order:
+        above = [stages[n] for n in fed[name]]
+        demands[name] = (
+            sum(demands[s.name] * _passed(s) for s in above) if above else stages[name].arrival_rate
+        )
     return demands
+
+
+def _passed(stage: StageObservation) -> float:
+    return stage.selectivity if isfinite(stage.selectivity) else 1.0

@@ -83,8 +83,9 @@ class Hpa:
             longest = max(self.up_window, self.down_window)
             # What there is counts as the first wish, so that a start with little load waits for the window too.
             earlier = wishes.get(place.where, ((at - observation.period, now),))
-            wishes[place.where] = (*_recent(earlier, at, longest), (at, wish))
-            counts[place.where] = (*_recent(counts.get(place.where, ()), at, self.pace), (at, now))
+            wishes[place.where] = (*_recent(earlier, at, longest + 1e-9), (at, wish))
+            # What was there before a growth that is as old as the pace is no longer what it may be paced by.
+            counts[place.where] = (*_recent(counts.get(place.where, ()), at, self.pace - 1e-9), (at, now))
             wanted = self._paced(self._stable(wishes[place.where], now, at), counts[place.where])
             held = "" if wanted == wish else f", {wanted} for now"
             words.append(f"{place.stage.name}: {why} asks for {wish}{held}")
@@ -125,4 +126,4 @@ class Hpa:
 
 
 def _recent(kept: tuple[tuple[float, int], ...], now: float, seconds: float) -> tuple[tuple[float, int], ...]:
-    return tuple((time, count) for time, count in kept if now - time <= seconds + 1e-9)
+    return tuple((time, count) for time, count in kept if now - time <= seconds)

@@ -234,7 +234,7 @@ class Mead:
         reason += "; released slowly" if held else ""
         if worst > target:
             reason += "; no configuration is expected to meet the target"
-        metric = Metric.LATENCY_MEAN if self.percentile is None else Metric.LATENCY_P95
+        metric = Metric.of_response(self.percentile)
         return Decision(tuple(changes.values()), reason, {metric: worst}, feasible=worst <= target)
 
 

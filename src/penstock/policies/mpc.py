@@ -16,6 +16,7 @@ from penstock.policies.mpc_model import Grid, OperatorLoad, Weights, response, s
 from penstock.policies.mpc_outlook import Outlook, StageMemory, speed_capacity
 from penstock.policies.places import stages_at
 from penstock.policies.search import SearchResult, shortest_path
+from penstock.policies.shared_executors import as_one_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class Mpc:
 
     def step(self, state: MpcState, observation: Observation) -> tuple[MpcState, Decision]:
         """Forecast, search, and answer with the first configuration of the best trajectory."""
+        if self.knob is Knob.EXECUTORS:
+            observation = as_one_query(observation, stages_at(observation, *self.stages))
         stages, outlook, memory = self._controlled(observation), self._outlook(), dict(state.stages)
         if self.cost == "power" and stages and all(s.frequency is None for s in stages):
             return state, Decision.keep(
@@ -242,7 +245,7 @@ class Mpc:
         reason += f" against {_seconds(self.target)}" if latency else ""
         if not met:
             reason += "; the target is not met in this step"
-        metric = Metric.LATENCY_MEAN if self.percentile is None else Metric.LATENCY_P95
+        metric = Metric.of_response(self.percentile)
         predicted = {Metric.UTILISATION: rho, metric: total if isfinite(total) else nan}
         reachable = met or self._reachable(grids, loads)
         return Decision(tuple(changes), reason, predicted, feasible=reachable)

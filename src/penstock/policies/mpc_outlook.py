@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.core.capacity import Capacity, Knob
-from penstock.core.observation import Observation, StageObservation
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.forecast.forecaster import Forecaster, trajectory
 from penstock.policies.batch_waiting import AT_ONCE, BatchQuery, BatchResponse, BatchSetting, batch_response
 from penstock.policies.mpc_model import Grid, OperatorLoad, Wait, response
@@ -101,7 +101,7 @@ class Outlook:
             return memory
         whole = isinstance(memory.expected.wait, BatchResponse)
         if self.percentile is not None:
-            measured = stage.latency.p95 - (0.0 if whole else service_time(stage))
+            measured = _percentile(stage.latency, self.percentile) - (0.0 if whole else service_time(stage))
         elif whole or isnan(stage.waiting_time):
             measured = stage.latency.mean - (0.0 if whole else service_time(stage))
         else:
@@ -171,6 +171,11 @@ class Outlook:
         workers = observation.capacity(self.knob, "" if self.knob is Knob.EXECUTORS else stage.name)
         tasks = (overhead - fixed) * (workers.observed if workers else 1.0) * self.speed(stage)
         return BatchQuery(max(stage.trigger, AT_ONCE), fixed, tasks, self.percentile)
+
+
+def _percentile(told: Latency, share: float) -> float:
+    """The percentile of the response times; nan where the plant does not tell that one."""
+    return {0.5: told.p50, 0.95: told.p95, 0.99: told.p99}.get(round(share, 9), nan)
 
 
 def service_time(stage: StageObservation) -> float:

@@ -4,7 +4,7 @@ Places are found by the name of a stage or of its region.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite, isnan, nan
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from penstock.core.capacity import Capacity, Knob
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation, StageObservation
+from penstock.policies.shared_executors import as_one_query
 
 V = TypeVar("V")
 
@@ -46,7 +47,7 @@ class Place:
 
     def congestion(self, observation: Observation) -> float:
         """Share of the time in which input is held back: as told, or the share of arrivals that cannot be served."""
-        measured = observation.measure(Metric.CONGESTION, self.stage.name)
+        measured = replace(observation, stages=(self.stage,)).measure(Metric.CONGESTION, self.stage.name)
         if not isnan(measured):
             return min(max(measured, 0.0), 1.0)
         load = self.stage.utilisation
@@ -87,7 +88,7 @@ def busiest(stages: Sequence[StageObservation]) -> StageObservation:
 
 
 def places(observation: Observation, knob: Knob, where: str = "") -> list[Place]:
-    """The places of a knob that counts workers or executors; executors and regions go by their busiest stage."""
+    """The places of a knob that counts workers or executors; regions go by their busiest stage, executors by all queries together."""
     stages = stages_at(observation, where)
     if knob is not Knob.EXECUTORS:
         return _of_workers(observation, knob, stages)
@@ -96,7 +97,7 @@ def places(observation: Observation, knob: Knob, where: str = "") -> list[Place]
         return []
     slots = observation.slots
     each = slots / capacity.observed if capacity.observed > 0 and isfinite(slots) else 1.0
-    return [Place("", busiest(stages), capacity, each or 1.0)]
+    return [Place("", busiest(as_one_query(observation, stages).stages), capacity, each or 1.0)]
 
 
 def _of_workers(observation: Observation, knob: Knob, stages: Sequence[StageObservation]) -> list[Place]:

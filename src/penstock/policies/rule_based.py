@@ -8,7 +8,8 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
-from penstock.policies.places import busiest, stages_at
+from penstock.policies.places import stages_at
+from penstock.policies.shared_executors import as_one_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,8 @@ class RuleBased:
         """Apply the first rule that holds, place by place."""
         stages = stages_at(observation, self.where)
         places = [(s.name, s.name) for s in stages]
-        if self.knob is Knob.EXECUTORS:  # by the busiest stage of a place, or by the whole application
-            places = [("", busiest(stages).name if self.where and stages else "")]
+        if self.knob is Knob.EXECUTORS:
+            observation, places = as_one_query(observation, stages), [("", "")]
         answers = [self._apply(observation, where, measured) for where, measured in places]
         changes = tuple(c for c, _ in answers if c is not None)
         words = "; ".join(w for c, w in answers if w and (c is not None or not changes))

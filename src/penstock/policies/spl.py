@@ -19,6 +19,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
 from penstock.core.observation import Observation
 from penstock.policies.places import stages_at
+from penstock.policies.shared_executors import as_one_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,11 @@ class Spl:
         """Take the observation in; decide when the interval is over."""
         if not observation.stages:
             return state, Decision.keep("no stage to look at")
-        stage = stages_at(observation, self.where)[0]  # of a region the pipeline that takes its input
+        stages = stages_at(observation, self.where)
+        if self.knob is Knob.EXECUTORS:
+            observation = as_one_query(observation, stages)
+            stages = observation.stages
+        stage = stages[0]  # of a region the pipeline that takes its input
         place = "" if self.knob is Knob.EXECUTORS else stage.name
         capacity = observation.capacity(self.knob, place)
         index = _congestion(observation, stage.name)

@@ -1,14 +1,14 @@
 """One level up or down when the utilisation leaves a band (MEAD VII)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
 from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
-from penstock.core.observation import Observation, StageObservation
+from penstock.core.observation import Observation
 from penstock.policies.places import busiest, stages_at
+from penstock.policies.shared_executors import as_one_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,13 @@ class Threshold:
         if not stages:
             return None, Decision.keep("no stage to look at")
         if self.knob is Knob.EXECUTORS:
-            return None, self._together(observation, stages)
+            shared = busiest(as_one_query(observation, stages).stages)
+            change, why = self._move(shared.utilisation, observation, "")
+            return None, Decision((change,) if change is not None else (), why)
         moves = [(s, self._move(s.utilisation, observation, s.name)) for s in stages]
         changes = tuple(change for _, (change, _) in moves if change is not None)
         shown = [(s, why) for s, (change, why) in moves if change is not None or not changes]
         return None, Decision(changes, "; ".join(f"{s.name}: {why}" for s, why in shown))
-
-    def _together(self, observation: Observation, stages: Sequence[StageObservation]) -> Decision:
-        """Executors serve all stages: the worst utilisation counts."""
-        change, why = self._move(busiest(stages).utilisation, observation, "")
-        return Decision((change,) if change is not None else (), why)
 
     def _move(self, utilisation: float, observation: Observation, where: str) -> tuple[Change | None, str]:
         now = observation.value(self.knob, where)

@@ -45,6 +45,7 @@ class Calibration:
             "row_cost": self.costs.row_cost,
             "trigger": self.costs.trigger,
             "noise": self.costs.noise,
+            "cores": self.costs.cores,
         }
         if self.arrivals:
             found["arrives_after"] = self.costs.arrives_after
@@ -82,6 +83,7 @@ def calibrate(journal: str | Path | Tables) -> Calibration:
         row_cost=row_cost,
         trigger=_trigger(seen),
         noise=_noise(duration, fitted),
+        cores=_cores(seen),
         arrives_after=float(np.median(late)) if late else SparkCosts.arrives_after,
         warm_up=float(np.median(slower)) if slower else SparkCosts.warm_up,
     )
@@ -136,17 +138,27 @@ def _trigger(seen: Sequence[Observation]) -> float:
     return float(np.median([o.period for o in seen if o.period > 1e-6]))
 
 
+def _cores(seen: Iterable[Observation]) -> int:
+    """Tasks that an executor runs at a time."""
+    each = [
+        o.slots / o.executors.observed for o in seen if o.executors is not None and o.executors.observed > 0
+    ]
+    known = [cores for cores in each if isfinite(cores)]
+    return max(1, round(float(np.median(known)))) if known else 1
+
+
 def _arrival_times(seen: Iterable[Observation]) -> list[float]:
-    """Seconds from a larger plan to its arrival."""
+    """Seconds from a larger plan to its arrival; a plan that was taken back or given up has none."""
     times: list[float] = []
-    since = nan
+    since, before = nan, 0.0
     for o in seen:
         capacity = o.executors
         if capacity is None:
             continue
         if capacity.arriving and isnan(since):
-            since = o.time - o.period
+            since, before = o.time - o.period, capacity.observed
         elif not capacity.arriving and not isnan(since):
-            times.append(o.time - o.period / 2 - since)
+            if capacity.observed > before:
+                times.append(o.time - o.period / 2 - since)
             since = nan
     return times

@@ -7,7 +7,7 @@ from math import isfinite, nan
 import numpy as np
 
 from penstock.core.errors import PenstockError, unknown
-from penstock.policies.surroundings import PlantKind, Surroundings
+from penstock.policies.surroundings import TARGETS, PlantKind, Surroundings
 from penstock.sim.load import Load
 from penstock.sim.plants.micro_batch import SparkCosts, SparkLike
 from penstock.sim.plants.network import LOG_ANALYSIS, NetworkOperator, OperatorNetwork
@@ -29,13 +29,17 @@ class SimulatedPlant:
     meaning: str
     make: Callable[[Load, dict[str, float], int], VirtualPlant]
     period: float  # control period in seconds
-    target: float  # response time in seconds that makes sense by default
     parameters: dict[str, float]  # with their defaults
     trace: str  # a load that makes sense by default
     kind: PlantKind
     stages: tuple[str, ...] = ()
     cores: int = 0
     overheads: tuple[float, float] | None = None  # of threads: seconds a tuple of a switch and of a splitter
+
+    @property
+    def target(self) -> float:
+        """The response time in seconds that is aimed at where none is given, the same as on Spark."""
+        return TARGETS[self.kind]
 
     def surroundings(
         self,
@@ -48,7 +52,7 @@ class SimulatedPlant:
         return Surroundings(
             self.kind,
             (1, int(parameters.get("limit", 1))),
-            self.target if target is None else target,
+            target,
             self.period if period is None else period,
             stages=self.stages,
             cores=self.cores,
@@ -130,7 +134,6 @@ PLANTS: dict[str, SimulatedPlant] = {
         "micro-batches with an overhead, executors that arrive late",
         _spark,
         period=5.0,
-        target=3.0,
         parameters={
             "overhead": 0.3,
             "row_cost": 0.004,
@@ -149,7 +152,6 @@ PLANTS: dict[str, SimulatedPlant] = {
         "a partitioned-stateful operator: replicas, keys, CPU frequency, migration of state",
         _operator,
         period=1.0,
-        target=0.02,
         parameters={
             "cost": 0.0025,
             "spread": 0.3,
@@ -169,7 +171,6 @@ PLANTS: dict[str, SimulatedPlant] = {
         "a two-stage preference query with real tuples: pane workers and window workers",
         _preference,
         period=2.5,
-        target=3.0,
         parameters={
             "comparison": QueryCosts.comparison,
             "dims": 8,
@@ -188,7 +189,6 @@ PLANTS: dict[str, SimulatedPlant] = {
         "a log analysis of three operators with CPU shares",
         _network,
         period=10.0,
-        target=0.3,
         parameters={"load": 1.0, "replicas": 1, "recent": 50_000},
         trace="map2:rate=300,dispersion=100",
         kind=PlantKind.NETWORK,
@@ -198,7 +198,6 @@ PLANTS: dict[str, SimulatedPlant] = {
         "regions of pipelines and replicas on twelve cores",
         _regions,
         period=1.0,
-        target=1.0,
         parameters={"cost": 1e-6, "scale": 1000.0, "limit": 16},
         trace="steps:rate=300,factor=4",
         kind=PlantKind.REPLICAS,

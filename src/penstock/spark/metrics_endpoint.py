@@ -42,7 +42,7 @@ METRICS = {
     "overhead_cores": ("gauge", "Share of a core that the autoscaler itself uses in the driver"),
     "thinking_cores": (
         "gauge",
-        "Cores that a policy in a process of its own (Autopilot) took since the last step",
+        "Cores that a policy in a process of its own (Autopilot, Mead) took since the last step",
     ),
 }
 

@@ -115,15 +115,15 @@ def _origin(table: pa.Table, column: str, unit: str, raw: Ints | Floats, path: s
     """What arrivals are counted from, in their own unit: the first of them, unless they count from the start already."""
     if not raw.size:
         return 0
-    if column != "arrival" or pa.types.is_timestamp(table[column].type):
+    if pa.types.is_timestamp(table[column].type):
         return raw[0]
     first = float(raw[0]) * UNITS[unit]
     if _NO_CLOCK < first < inf:
         smaller = next((u for u in UNITS if raw[0] * UNITS[u] <= _NO_CLOCK), "ns")
         raise PenstockError(
-            f"The column 'arrival' of the trace '{path}' begins at {raw[0]} {unit}, which is no time; give --unit {smaller}."
+            f"The column '{column}' of the trace '{path}' begins at {raw[0]} {unit}, which is no time; give --unit {smaller}."
         )
-    return raw[0] if first > _BY_THE_CLOCK else 0
+    return raw[0] if column != "arrival" or first > _BY_THE_CLOCK else 0
 
 
 def _values(table: pa.Table, column: str, unit: str, path: str | Path) -> tuple[Ints | Floats, float]:

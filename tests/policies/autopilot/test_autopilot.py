@@ -75,6 +75,42 @@ def test_the_guard_takes_the_control_back_when_reality_and_rehearsal_part():
     assert any("in time" in d.reason for _, _, d, _ in found)
 
 
+def test_the_guard_counts_on_where_a_step_saw_no_batch_end():
+    """In an overload batches outlast a period, and every second step knows no response."""
+    policy = Autopilot(target=5.0, limits=(1, 16), learn=60.0, probation=60.0)
+
+    def slow(seen):
+        if seen.time <= 200:
+            return seen
+        told = Latency() if seen.time % 10 else Latency(mean=30.0)
+        return replace(seen, latency=told, stages=tuple(replace(s, latency=told) for s in seen.stages))
+
+    found = steps(policy, seconds=300.0, change=slow)
+    assert any("in time" in d.reason for _, _, d, _ in found)
+
+
+def test_late_rows_are_counted_where_the_plant_tells_them_by_query():
+    """As attached queries do: nothing was ever late, and rehearsals could be late by half as much again as was asked."""
+    policy = Autopilot(target=5.0, limits=(1, 16), learn=60.0)
+
+    def by_query(seen):
+        told = Latency(9.0, 8.0, 12.0, 13.0, 14.0)
+        return replace(seen, latency=Latency(), stages=tuple(replace(s, latency=told) for s in seen.stages))
+
+    budget = steps(policy, seconds=100.0, change=by_query)[-1][1].budget
+    assert budget.late > 0.5 * budget.rows > 0
+
+
+def test_queries_that_share_the_executors_are_rehearsed_together():
+    def twice(seen):
+        other = replace(seen.stages[0], name="other")
+        return replace(seen, stages=(*seen.stages, other))
+
+    policy = Autopilot(target=5.0, limits=(1, 16), learn=60.0)
+    alone, both = (steps(policy, seconds=300.0, change=change)[-1][2] for change in (None, twice))
+    assert both.predicted[Metric.EXECUTORS] >= 2 * alone.predicted[Metric.EXECUTORS] - 1
+
+
 @pytest.mark.parametrize("spec", ["steps:rate=200,factor=3", "map2:rate=300,dispersion=100"])
 def test_it_meets_the_target_for_much_less_than_the_peak(spec):
     stream = load(spec, 1200.0, 2)

@@ -7,11 +7,13 @@ import pytest
 
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.observation import Observation, StageObservation
 from penstock.policies import Ds2, Static, Threshold
-from penstock.policies.autopilot.rehearsal import Meter, measured, rehearsed
-from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCosts, Shadow
+from penstock.policies.autopilot.rehearsal import Meter, binned, measured, rehearsed
+from penstock.policies.autopilot.shadow import ARRIVES_AFTER, Bins, MeasuredCosts, Shadow, advance
 from penstock.policies.batch_waiting import AT_ONCE
 from penstock.sim import SparkCosts, SparkLike, load
+from penstock.sim.load import Load
 
 EXECUTORS = {"knob": Knob.EXECUTORS, "limits": (1, 12)}
 TARGET = 4.0
@@ -100,6 +102,52 @@ def test_executors_arrive_late_and_go_at_once():
     assert (shadow.amount, shadow.planned, shadow.coming) == (2.0, 6.0, ((5.0, 6.0),))
     assert shadow.plan(1.0, costs).amount == 1.0
     assert shadow.plan(1.0, costs).coming == ()
+
+
+def silence(seconds=10.0):
+    """A period without rows, as a plant tells it."""
+    stage = StageObservation("q", Capacity.steady(1), arrival_rate=0.0, service_time=0.01, trigger=1.0)
+    return Observation(seconds, seconds, (stage,), executors=Capacity.steady(1), slots=1.0)
+
+
+def test_where_nothing_comes_no_batch_runs_and_no_executor_gets_warm():
+    costs = MeasuredCosts(1.0, 0.1, 0.01, 1.0, arrives_after=4.0)
+    seen = silence()
+    bins = binned(seen, seen.stages[0], costs)
+    shadow, told, did = advance(
+        Shadow(0.0, 1.0, 1.0).plan(4.0, costs), bins, seen, seen.stages[0], costs, TARGET
+    )
+    assert (shadow.amount, shadow.warm) == (4.0, 1.0)
+    assert told.stages[0].extra["batches"] == 0.0
+    assert did.rows == 0.0
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_what_falls_silent_is_rehearsed_as_it_is(seed):
+    """Executors that came after a burst were warm for the next one, by batches without rows."""
+    rng = np.random.default_rng(seed)
+    begins = np.cumsum(rng.uniform(30.0, 90.0, 12))
+    arrivals = np.sort(np.concatenate([b + rng.uniform(0.0, 12.0, 12_000) for b in begins]))
+    costs = SparkCosts(row_cost=0.005, arrives_after=5.0, noise=0.0)
+    stream = Load("bursts", arrivals, float(begins[-1] + 30.0))
+    (late, spent), (shadow_late, shadow_spent) = real(Ds2(window=5.0, settle=5.0, **EXECUTORS), stream, costs)
+    assert shadow_spent == pytest.approx(spent, rel=0.1)
+    assert shadow_late == pytest.approx(late, abs=0.02 + 0.3 * late)
+
+
+def test_arrivals_that_stand_for_many_rows_keep_their_time():
+    """All rows of a period of a fast query came in its first tenth of a second."""
+    stage = StageObservation(
+        "q",
+        Capacity.steady(1),
+        arrival_rate=1000.0,
+        interarrivals=np.full(5000, 0.01),
+        interarrival_rows=10.0,
+    )
+    seen = Observation(5.0, 5.0, (stage,), executors=Capacity.steady(1), slots=1.0)
+    bins = binned(seen, stage, MeasuredCosts(1.0, 0.1, 0.01, 1.0))
+    assert bins.rows.sum() == pytest.approx(5000.0)
+    assert bins.rows.max() < 3 * bins.rows.mean()
 
 
 def test_without_an_interval_the_utilisation_is_the_work_of_the_rows_alone():

@@ -29,7 +29,7 @@ from penstock.core.capacity import Knob
 from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metric
-from penstock.core.observation import Observation
+from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.core.policy import AnyPolicy
 from penstock.policies.autopilot.budget import Budget
 from penstock.policies.autopilot.candidates import default_candidates
@@ -44,6 +44,7 @@ from penstock.policies.autopilot.rehearsal import (
     score,
 )
 from penstock.policies.places import check_scaling, within
+from penstock.policies.shared_executors import as_one_query
 
 #: Seconds of rehearsal after which half of the late share may be used: surprises and changes of the leader need the rest.
 DOUBT = 500.0
@@ -115,6 +116,7 @@ class Autopilot:
 
     def step(self, state: AutopilotState, observation: Observation) -> tuple[AutopilotState, Decision]:
         """Rehearse another period, choose, and plan what the leader's rehearsal plans."""
+        observation = as_one_query(observation, observation.stages)
         state = replace(state, meter=measured(state.meter, observation))
         costs = state.meter.costs
         if costs is None or observation.executors is None:
@@ -149,7 +151,9 @@ class Autopilot:
         kept = tuple((m, p) for m, p in peaks.items() if 60 * (minute - m) <= self.memory)
         budget = state.budget
         if counts and stage is not None and isfinite(stage.tuples_out):
-            budget = budget.after(observation, stage.tuples_out, self.target, self.memory)
+            budget = budget.after(
+                stage.tuples_out, _told(observation, stage), self.target, observation.period, self.memory
+            )
         return replace(state, rehearsals=tuple(rehearsals.items()), begun=begun, peaks=kept, budget=budget)
 
     def _lead(self, state: AutopilotState, scores: dict[str, Score]) -> AutopilotState:
@@ -165,9 +169,15 @@ class Autopilot:
         return replace(state, leader=leader)
 
     def _guard(self, state: AutopilotState, observation: Observation) -> AutopilotState:
-        """Count steps in which real rows are late and the leader's are not; six of them take the control back."""
+        """Count steps in which real rows are late and the leader's are not; six of them take the control back.
+
+        A step in which no batch has ended tells nothing.
+        """
         rehearsal = dict(state.rehearsals)[state.leader]
-        slow = observation.measure(Metric.LATENCY_MEAN) > self.target
+        seconds = observation.measure(Metric.LATENCY_MEAN)
+        if isnan(seconds):
+            return state
+        slow = seconds > self.target
         last = rehearsal.last
         promised = last.rows > 0 and last.late <= self.late * last.rows
         apart = state.apart + 1 if slow and promised else 0
@@ -183,7 +193,7 @@ class Autopilot:
         more = relief(rehearsal, observation, state.meter.costs, self.target)
         wanted = within(planned + more, self.limits)
         now = observation.value(Knob.EXECUTORS)
-        if isinstance(now, int | float) and observation.measure(Metric.LATENCY_MEAN) > 0.5 * self.target:
+        if isinstance(now, int | float) and _slow(observation, 0.5 * self.target):
             wanted = max(wanted, within(now, self.limits))  # rows are slow: nothing is given back
         changes = _changes(observation, wanted)
         chosen = scores[state.leader]
@@ -212,6 +222,17 @@ def _peak(limits: tuple[int, int]) -> AnyPolicy:
 def _changes(observation: Observation, wanted: int) -> tuple[Change, ...]:
     now = observation.value(Knob.EXECUTORS)
     return () if now is None or now == wanted else (Change(Knob.EXECUTORS, "", wanted),)
+
+
+def _told(observation: Observation, stage: StageObservation) -> Latency:
+    """The response times of the whole, or of the stage where the plant tells them there."""
+    return stage.latency if isnan(observation.latency.mean) else observation.latency
+
+
+def _slow(observation: Observation, bound: float) -> bool:
+    """Whether rows take longer than that, or wait for a batch that has not ended yet."""
+    seconds = observation.measure(Metric.LATENCY_MEAN)
+    return seconds > bound or (isnan(seconds) and observation.measure(Metric.BACKLOG) > 0)
 
 
 def _in_words(name: str, s: Score, slots: float) -> str:

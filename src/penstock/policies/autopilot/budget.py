@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, isfinite
 
-from penstock.core.observation import Latency, Observation
+from penstock.core.observation import Latency
 
 #: Share of the rows that may be late which is really used.
 USED = 0.7
@@ -27,10 +27,10 @@ class Budget:
     rows: float = 0.0
     late: float = 0.0
 
-    def after(self, observation: Observation, rows: float, target: float, memory: float) -> "Budget":
-        """With what another observation tells of so many rows."""
-        kept = exp(-observation.period / memory) if memory > 0 else 0.0
-        late = rows * late_share(observation.latency, target)
+    def after(self, rows: float, told: Latency, target: float, seconds: float, memory: float) -> "Budget":
+        """With the response times of so many rows more, of so many seconds."""
+        kept = exp(-seconds / memory) if memory > 0 else 0.0
+        late = rows * late_share(told, target)
         return Budget(kept * self.rows + rows, kept * self.late + late)
 
     def allowed(self, share: float) -> float:

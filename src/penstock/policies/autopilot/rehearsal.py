@@ -135,26 +135,30 @@ def _stretched(meter: Meter, stage: StageObservation, overhead: float, slots: fl
 
 
 def scaled_stage(observation: Observation) -> StageObservation | None:
-    """The stage that tells the most of the load: the busiest."""
+    """The stage whose arrivals are known that brings the most work; queries that share the executors are one by now."""
     known = [s for s in observation.stages if isfinite(s.arrival_rate)]
     return max(known, key=lambda s: s.arrival_rate * max(s.service_time, 0.0), default=None)
 
 
 def binned(observation: Observation, stage: StageObservation, costs: MeasuredCosts) -> Bins:
-    """The arrivals of the period in fine bins: by the inter-arrival times where they are told, else evenly."""
+    """The arrivals of the period in fine bins: by the inter-arrival times where they are told, else evenly.
+
+    A bin without rows is none: where nothing comes, no batch runs.
+    """
     count = max(1, round(observation.period / costs.trigger * _FINE))
     start, width = observation.time - observation.period, observation.period / count
     rows = stage.arrival_rate * observation.period
     centres = np.asarray(start + width * (np.arange(count) + 0.5), dtype=np.float64)
-    number = round(rows)
+    number = round(rows / stage.interarrival_rows)  # of a fast stream an arrival stands for several rows
     gaps = stage.interarrivals
     if gaps is None or not 0 < number <= len(gaps):
         each = np.full(count, rows / count)
     else:
         ages = np.concatenate([[0.0], np.cumsum(gaps[len(gaps) - number + 1 :][::-1])])
         place = np.clip((observation.period - ages) / width, 0, count - 1).astype(int)
-        each = np.bincount(place, minlength=count).astype(float)
-    return Bins(centres, each, each * costs.service)
+        each = np.bincount(place, minlength=count) * (rows / number)
+    filled = each > 0
+    return Bins(centres[filled], each[filled], each[filled] * costs.service)
 
 
 def rehearsed(
