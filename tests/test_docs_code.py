@@ -27,12 +27,16 @@ from waiting import until
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 SCHEMA = "event_time timestamp, price double, rating double"
 
+#: Pages that are followed from their first line on: nothing is there but what they make themselves.
+TUTORIAL = "docs/tutorial.md"
+ALONE = ("README.md", TUTORIAL)
+
 #: Pages whose commands are really run; those of the others are taken apart by the command line only.
-RUN = [p for p in PAGES if p in ("README.md", "docs/tutorial.md") or p.startswith("docs/how-to/")]
+RUN = [p for p in PAGES if p in ALONE or p.startswith("docs/how-to/")]
 QUICK = (["trace", "generate"], ["trace", "describe"], ["simulate"], ["report"])
 
 #: Pages on which a run must have made a batch before the next block is looked at.
-WAITS = ("README.md", "docs/tutorial.md", "docs/engines.md")
+WAITS = (*ALONE, "docs/engines.md")
 
 
 def python_of(page):
@@ -102,8 +106,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def given(spark=None):
-    """What the pages take for granted, as their introductions say."""
+def given(page, spark=None):
+    """What a page takes for granted, as its introduction says."""
+    if page in ALONE:
+        return {"__name__": "a page"}
     known = {
         "__name__": "a page", "ps": ps, "penstock": ps, "np": np, "pa": pa,
         "gaps": np.random.default_rng(3).exponential(0.01, 2_000),
@@ -151,17 +157,20 @@ def end(names, spark):
 
 @pytest.mark.parametrize("page", pages("plain"))
 def test_the_python_blocks_of_a_page_run(page, folder):
-    names = given()
+    names = given(page)
     for block in python_of(page):
         run_block(block, folder, names)
 
 
 @pytest.mark.parametrize("page", pages("spark"))
 def test_the_python_blocks_of_a_page_run_on_spark(page, spark, folder):
-    names = given(spark)
+    names = given(page, spark)
+    if page in ALONE:
+        shutil.rmtree(folder / "offers")
     try:
         for at, block in enumerate(b for b in python_of(page) if not b.kafka):
-            more_offers(folder, at)
+            if page not in ALONE:
+                more_offers(folder, at)
             run_block(block, folder, names)
             if page in WAITS:
                 await_batches(names)
@@ -169,7 +178,7 @@ def test_the_python_blocks_of_a_page_run_on_spark(page, spark, folder):
                     end(names, spark)  # the next block has all slots of the session
     finally:
         end(names, spark)
-    if page in ("README.md", "docs/tutorial.md"):
+    if page in ALONE:
         found = [pq.read_schema(f).names for f in (folder / "results").rglob("*.parquet")]
         assert any("window_start" in columns for columns in found)
 
@@ -181,14 +190,17 @@ def test_the_blocks_with_a_broker_run(spark, broker, folder):
         with suppress(KafkaException):
             broker.create(topic)
     with_broker = [b for page in PAGES for b in python_of(page) if b.kafka]
-    assert {b.page for b in with_broker} >= {"README.md", "docs/tutorial.md", "docs/kafka.md"}
-    for block in with_broker:
-        names = given(spark)
-        place = folder / block.page.replace("/", "-")
+    assert {b.page for b in with_broker} >= {"README.md", TUTORIAL, "docs/kafka.md"}
+    # The tutorial's go on from the steps before them, those of other pages stand by themselves.
+    for steps in [python_of(TUTORIAL), *([b] for b in with_broker if b.page != TUTORIAL)]:
+        page = steps[0].page
+        names = given(page, spark)
+        place = folder / page.replace("/", "-")
         place.mkdir(exist_ok=True)
         try:
-            run_block(block, place, names, broker.servers)
-            if block.page == "docs/tutorial.md":
+            for block in steps:
+                run_block(block, place, names, broker.servers)
+            if page == TUTORIAL:
                 await_batches(names)
         finally:
             end(names, spark)

@@ -75,6 +75,22 @@ def test_word_count_equals_a_plain_count():
     assert len(rows) == sum(last.values())
 
 
+def test_words_of_any_script_are_parted_and_lowered_as_python_does_it():
+    odd = [
+        "No\u00a0break\u2003space",
+        "\u039f\u0394\u03a5\u03a3\u03a3\u0395\u03a5\u03a3 X",
+        "\u0130stanbul Plain",
+        "a\x1cb c\x85d",
+        "",
+        " \u3000 ",
+    ]
+    graph = Graph("wordcount")
+    wordcount.build(graph.source("lines", {"line": str})).sink("counts")
+    lines = ["Plain words, tab\tand \x0b more"] * 3 + odd + ["PLAIN Words"]
+    rows = play(graph, [{"lines": t} for t in cut(pa.table({"line": lines}), 3)])["counts"]
+    assert {r["word"]: r["count"] for r in rows} == dict(wordcount.oracle(lines))
+
+
 def test_bargains_equal_a_plain_loop():
     graph = Graph("finance")
     source = graph.source("numbers", {"value": "int64"}, time="value")
@@ -111,6 +127,18 @@ def test_break_in_attempts_equal_a_plain_loop():
     expected = network.oracle(map(network.log_line, range(6000)), 2, 60)
     assert len(expected) > 100
     assert network.by_address(rows) == network.by_address(expected)
+
+
+def test_failures_out_of_order_count_only_within_the_window():
+    lines = [
+        f"Jan  1 00:{n // 60:02d}:{n % 60:02d} gate sshd: Invalid user x from 203.0.113.9"
+        for n in (100, 50, 155)
+    ]
+    graph = Graph("network")
+    network.build(graph.source("lines", {"line": str}), 1, 60).sink("attempts")
+    rows = play(graph, [{"lines": pa.table({"line": lines})}])["attempts"]
+    assert [(r["failures"], r["seconds"]) for r in rows] == [(1, 0), (2, 0), (2, 55)]
+    assert network.by_address(rows) == network.by_address(network.oracle(lines, 1, 60))
 
 
 def test_candlesticks_equal_a_plain_loop():

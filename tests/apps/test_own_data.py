@@ -93,6 +93,44 @@ def test_a_run_waits_for_all_rows_however_long_a_batch_takes():
     assert Ended(1.0, 50, 0, 0, 1, {}, {}, expected=50).notes == []
 
 
+def test_a_run_that_goes_on_from_a_checkpoint_counts_its_own_rows_a_second_and_is_not_checked():
+    ended = Ended(10.0, 500, 40, 0, 9, {}, {}, rows_before=400)
+    assert ended.figures["rows_a_second"] == 10
+    assert ended.notes == [
+        "Went on from a checkpoint: rows, results, put_aside and batches count from its first start; 400 rows were worked "
+        "through before this run."
+    ]
+    right, said = checked({"input": ""}, "a loop", lambda: False, ended.rows_before)
+    assert right is None
+    assert "went on from a checkpoint" in said
+    summary = finance._summary(ended, None, {}, 5)
+    assert summary.figures["checked"] is None
+    assert "went on from a checkpoint" in summary.notes[0]
+
+
+def test_a_file_is_not_read_again_onto_what_a_checkpoint_has(tmp_path):
+    (tmp_path / "ck" / "penstock" / "commits").mkdir(parents=True)
+    (tmp_path / "ck" / "penstock" / "commits" / "000000000000.json").touch()
+    (tmp_path / "some.log").write_text("one two")
+    options = {name: option.default for name, option in wordcount.OPTIONS.items()}
+    given = {**options, "input": str(tmp_path / "some.log"), "checkpoint": str(tmp_path / "ck")}
+    with pytest.raises(PenstockError, match="rows would count double; name a new folder with --checkpoint"):
+        wordcount.main(0.0, given)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_second_run_with_a_checkpoint_goes_on(tmp_path):
+    options = {name: option.default for name, option in network.OPTIONS.items()}
+    given = {**options, "rate": "2000", "master": "local[2]", "checkpoint": str(tmp_path / "ck")}
+    first = network.main(3.0, given)
+    second = network.main(3.0, given)
+    assert first.figures["checked"] is True
+    assert second.figures["checked"] is None
+    assert second.figures["rows"] > first.figures["rows"]
+    assert f"{first.figures['rows']:,} rows were worked through before this run" in " ".join(second.notes)
+
+
 @pytest.mark.spark
 @pytest.mark.long
 def test_an_application_works_a_users_file_through(tmp_path):

@@ -49,7 +49,7 @@ def test_the_autoscaler_stays_as_long_as_the_program_however_long_no_query_runs(
 
     class Recorded:
         def __init__(self, *given, **options):
-            made.update(options)
+            made.update(options, made=True)
 
         def start(self):
             return self
@@ -64,7 +64,7 @@ def test_the_autoscaler_stays_as_long_as_the_program_however_long_no_query_runs(
     session = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=1))
     monkeypatch.setattr(script.SparkSession, "_instantiatedSession", session)
     script.run_script(program, [], Settings(executors=None), None)
-    assert made == {"linger": inf, "stopped": True}
+    assert made == {"linger": inf, "made": True, "stopped": True}
 
 
 def rows_seen(journal):

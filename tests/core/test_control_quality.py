@@ -1,4 +1,4 @@
-from math import isnan
+from math import isnan, nan
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.core import Change, Knob
 from penstock.core.capacity import Capacity
 from penstock.core.changes_made import settling_time, steps_to_converge
-from penstock.core.control_quality import figures, times_of_changes
+from penstock.core.control_quality import figures, resources, times_of_changes
 from penstock.core.journal import MemoryJournal
 from penstock.core.metrics import Metric
 from penstock.core.observation import Latency, Observation, StageObservation
@@ -111,6 +111,15 @@ def test_time_that_two_observations_cover_counts_once():
     assert got.duration == pytest.approx(65.3)
     assert got.resource_seconds == pytest.approx(2 * 65.3)
     assert got.mean_resources == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("count", "slots", "cores"), [(2, 8.0, 4.0), (2, nan, 1.0), (0, 1.0, 0.0), (3, 3.0, 1.5)]
+)
+def test_executors_count_with_all_of_their_cores(count, slots, cores):
+    share = Capacity.steady(0.5)
+    stage = StageObservation("q", Capacity.steady(count), cpu_share=share)
+    assert resources(Observation(1.0, 1.0, (stage,), executors=Capacity.steady(count), slots=slots)) == cores
 
 
 @given(

@@ -81,6 +81,36 @@ def test_there_is_no_verdict_after_a_burst_though_the_load_is_as_before_by_then(
     assert any("load moved" in n for r in journal.records for n in r.get("notes", ()))
 
 
+def overloaded(backlog_of):
+    """A plant whose rows are late by a backlog, of seconds of arrivals, that more workers only let grow more slowly."""
+
+    def script(step, plant):
+        workers = Capacity.steady(plant.setting(Knob.WORKERS, "op", 2))
+        stage = StageObservation("op", workers, arrival_rate=100.0, backlog=100.0 * backlog_of(step))
+        return Observation(float(step), 1.0, (stage,), latency=Latency(mean=1.0 + step))
+
+    return ScriptedPlant(script)
+
+
+@pytest.mark.parametrize("grown", [4, 1])
+def test_a_growth_is_not_undone_where_a_backlog_was_worked_off_but_a_shrinking_is(grown):
+    # Small enough at first that the shrinking passes too, and at the end that only what was before tells of it.
+    plant = overloaded(lambda step: 1.0 if step in (1, 2, 3) or step >= 9 else 5.0)
+    changes, journal = run(plant, RULE, steps=12, wanted=grown)
+    assert changes == ([4] if grown == 4 else [1, 2])
+    said = [n for r in journal.records for n in r.get("notes", ()) if "backlog was worked off" in n]
+    assert len(said) == (grown == 4)
+
+
+def test_a_growth_under_a_backlog_is_undone_where_the_guard_against_backlogs_is_off():
+    journal = MemoryJournal()
+    plant = overloaded(lambda step: 5.0)
+    loop = Controller(plant, _From(3, 4), Guards(rollback=RULE, catch_up=None), journal)
+    for _ in range(12):
+        loop.step()
+    assert [c.value for d in plant.decisions for c in d.changes] == [4, 2]
+
+
 def test_a_growth_that_did_not_raise_throughput_is_undone():
     rule = RollbackRule(metric=Metric.THROUGHPUT, gain=0.1, settle=2.0)
     assert run(answering(lambda n: 0.1), rule)[0] == [4, 2]  # 52 -> 54 is less than a tenth more

@@ -196,9 +196,10 @@ def test_a_timer_can_be_set_again_and_taken_back():
     assert [[r["n"] for r in rows] for rows in seen] == [[1], [2], [3], []]
 
 
-def test_tuples_that_wait_are_not_lost_by_a_timer():
+@pytest.mark.parametrize("forgets", [False, True])
+def test_tuples_that_wait_are_not_lost_by_a_timer(forgets):
     @operator(keys="k", grain="key", need=need_all(**{"in": 2}), time="t", output={"k": int, "n": int},
-              on_timer=lambda key, state, output: None)  # fmt: skip
+              on_timer=lambda key, state, output: state.clear() if forgets else None)  # fmt: skip
     def pairs(rows, state, output):
         state["n"] = 1
         state.timer(0.0)

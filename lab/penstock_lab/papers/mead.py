@@ -66,8 +66,7 @@ REASONS = {
     "Table II: every figure": "not understood yet on BC, the paper's own trace; SYNT and LM* are stand-ins for streams that are not published",
     "Table I:": "In the first interval after an abrupt change no model knows of it, and the tightest target leaves no room for that minute.",
     "Table II:": "The slowest 5 % of the tuples are those of the minute after an abrupt change, when no fitted model knows of it yet; our streams change more abruptly than a policy that looks once a minute can follow.",
-    "Table III": "The changes of our synthetic stream are fewer, and it is shorter where the run is.",
-    "Table III: on BC": "The release that the largest burst of BC punishes falls into another minute here than there.",
+    "Table III: on abrupt": "The changes of our synthetic stream are fewer, and it is shorter where the run is.",
     "Headline: on SYNT": "What is missed with the paper's two windows is what Tables I and II above miss with them.",
     "Headline: with": "The start with all of the CPU and one level less a minute is a larger part of a short run.",
 }

@@ -61,11 +61,18 @@ class Ended:
     #: What the journal tells of the policy, where there was one, and what it was held to.
     control: ControlQuality | None = None
     target: float = nan
+    #: Rows of the runs before with the same checkpoint, which ``rows`` has too.
+    rows_before: int = 0
 
     @property
     def notes(self) -> list[str]:
         """What a reader must know: whether the input was worked through, what a policy came to."""
         said = []
+        if self.rows_before:
+            said.append(
+                f"Went on from a checkpoint: rows, results, put_aside and batches count from its first start; {self.rows_before:,} "
+                "rows were worked through before this run."
+            )
         if self.expected is not None and self.rows < self.expected:
             said.append(
                 f"NOT ALL: {self.rows:,} of {self.expected:,} rows were worked through before time was up."
@@ -93,7 +100,7 @@ class Ended:
                 "results": self.results,
                 "put_aside": self.dead,
                 "batches": self.batches,
-                "rows_a_second": round(self.rows / self.seconds) if self.seconds else 0,
+                "rows_a_second": round((self.rows - self.rows_before) / self.seconds) if self.seconds else 0,
                 "replicas": ", ".join(f"{region} {n}" for region, n in self.plan.items()),
             }
             | (
@@ -128,10 +135,17 @@ def ends(options: Mapping[str, str]) -> bool:
     return options.get("source") == "real"
 
 
-def checked(options: Mapping[str, str], against: str, right: Callable[[], bool]) -> tuple[bool | None, str]:
-    """Whether the results are those of a plain loop, and that in words; None where the input cannot be read twice."""
+def checked(
+    options: Mapping[str, str], against: str, right: Callable[[], bool], before: int = 0
+) -> tuple[bool | None, str]:
+    """Whether the results are those of a plain loop, and that in words; None where nobody can tell.
+
+    The input of a topic cannot be read twice, and of runs ``before``, with so many rows, the results are not here.
+    """
     if is_topic(options["input"]):
         return None, "Not checked: a topic is read only once."
+    if before:
+        return None, "Not checked: the run went on from a checkpoint, and has its own results only."
     equal = right()
     return equal, f"Checked against {against}: " + ("equal." if equal else "NOT EQUAL.")
 
@@ -147,6 +161,7 @@ def run_app(
     whole(options, "rate"), whole(options, "rows", 0)  # what is no number is told before Spark starts
     if options["source"] not in ("synthetic", "real"):
         raise unknown("source of an application", options["source"], ["synthetic", "real"])
+    _refuse_second_reading(options)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
         running(session(options["master"])) as spark,
@@ -168,7 +183,7 @@ def run_app(
         tell_page(run)
         started = time.monotonic()
         try:
-            started = _first_batch(run, started + PATIENCE)
+            started = _first_batch(run, started + PATIENCE, run.totals_before.rows)
             _wait(run, seconds)
         except KeyboardInterrupt:
             pass
@@ -190,6 +205,21 @@ def run_app(
             expected,
             control,
             target,
+            run.totals_before.rows,
+        )
+
+
+def _refuse_second_reading(options: Mapping[str, str]) -> None:
+    """An input that ends is read from its beginning by each run: onto what a checkpoint has, it would count double."""
+    from penstock.spark.runtime.locations import location
+
+    checkpoint = options["checkpoint"]
+    if not checkpoint or not ends(options):
+        return
+    if next(iter((location(checkpoint) / "penstock" / "commits").glob("*.json")), None) is not None:
+        raise PenstockError(
+            f"The checkpoint '{checkpoint}' has results of a run before, and this one reads its input from the beginning, so "
+            "that rows would count double; name a new folder with --checkpoint, or leave it out."
         )
 
 
@@ -205,9 +235,9 @@ def tell_page(run: Any) -> None:
         Console(stderr=True, soft_wrap=True).print(f"page: {run.page_address}", highlight=False)
 
 
-def _first_batch(run: Any, until: float) -> float:
+def _first_batch(run: Any, until: float, before: int = 0) -> float:
     """Wait for the first rows, whose batch loads and compiles everything; time counts from its end."""
-    while time.monotonic() < until and run.totals.rows == 0 and not run.await_termination(0.1):
+    while time.monotonic() < until and run.totals.rows == before and not run.await_termination(0.1):
         pass
     return time.monotonic()
 

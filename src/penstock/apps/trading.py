@@ -285,7 +285,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             table = pa.table(quotes_of(np.arange(ended.rows), symbols))
         return by_symbol(rows) == by_symbol(oracle(table.to_pylist(), window, degree))
 
-    right, verdict = checked(options, "a plain loop with the same fit", equal)
+    right, verdict = checked(options, "a plain loop with the same fit", equal, ended.rows_before)
     last = {r["symbol"]: r for r in rows}
     shown = [
         (s, *(round(r[c], 4) for c in ("open", "high", "low", "close", "error")))

@@ -34,6 +34,8 @@ _SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "ri", "so", "tu", "va", 
 VOCABULARY = pa.array([a + b + c for a in _SYLLABLES for b in _SYLLABLES for c in _SYLLABLES])
 #: Words of an everyday English dictionary, about.
 ENGLISH = 50_000
+#: Whatever is neither a printable character of ASCII nor one of its usual blanks.
+_NOT_PLAIN = r"[^\t-\r -~]"
 
 
 @operator(inputs={"in": {"value": "int64"}}, output={"line": str})
@@ -46,7 +48,14 @@ def write_lines(rows: Rows, output: Any) -> None:
 @operator(inputs={"in": {"line": str}}, output={"word": str})
 def split(rows: Rows, output: Any) -> None:
     """Words of each line, in lower case."""
-    lists = pc.ascii_split_whitespace(pc.utf8_lower(rows.column("line"))).combine_chunks()
+    lines = pa.concat_arrays(rows.column("line").chunks) if len(rows) else pa.array([], pa.string())
+    lower = pc.ascii_lower(lines)
+    if not _surely_plain(lines):
+        # Arrow and Python differ on some letters and blanks; where there may be such, Python's word counts.
+        other = pc.match_substring_regex(lines, _NOT_PLAIN)
+        parted = [" ".join(line.lower().split()) for line in lines.filter(other).to_pylist()]
+        lower = pc.replace_with_mask(lower, other, pa.array(parted, lower.type))
+    lists = pc.ascii_split_whitespace(lower)
     at = pc.list_parent_indices(lists).to_numpy()
     words = lists.flatten()
     full = np.flatnonzero(pc.binary_length(words).to_numpy(zero_copy_only=False) > 0)
@@ -109,7 +118,7 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         lines = recorded_lines[: ended.rows] if recorded_lines else sentences(ended.rows)
         return oracle(lines) == Counter(kept.counts)
 
-    right, verdict = checked(options, "a plain Python count of the same lines", equal)
+    right, verdict = checked(options, "a plain Python count of the same lines", equal, ended.rows_before)
     top = Counter(kept.counts).most_common(whole(options, "show"))
     notes = [verdict, *ended.notes]
     if options["source"] == "real" and not options["input"]:
@@ -151,6 +160,13 @@ def log_lines(limit: int = 0) -> list[str]:
     with gzip.open(recorded("sshd_secrepo_10k.log.gz"), "rt", errors="replace") as file:
         lines = file.read().splitlines()
     return lines[:limit] if limit else lines
+
+
+def _surely_plain(lines: pa.Array) -> bool:
+    """Whether all bytes are printable ASCII, by a look that costs next to nothing; False means: look at each line."""
+    held = lines.buffers()[2]
+    data = np.frombuffer(held or b"", np.uint8)
+    return not data.size or bool(data.min() >= 32 and data.max() < 127)
 
 
 def _word(values: NDArray[Any], at: int) -> Ints:

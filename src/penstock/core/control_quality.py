@@ -9,7 +9,7 @@
   of reconfigurations, where changes less than ``gap`` seconds apart belong to one burst.
 - *Overshoot*: mean share by which the resources in use exceeded the least amount that would have kept the
   utilisation at or below ``enough``, over observations that know their utilisation.
-- *Resource-seconds*: workers (times CPU share where it is known, times executors where only they are known)
+- *Resource-seconds*: workers (times CPU share where it is known; the cores of the executors where there are any)
   integrated over time; where the periods of two observations overlap, that time counts once, and workers that several
   stages have in common (``pool``) count once.
 """
@@ -186,10 +186,12 @@ class RunningQuality:
 
 
 def resources(observation: Observation) -> float:
-    """Cores in use: workers x CPU share over all stages, those in common once; or the executors where there are any."""
+    """Cores in use: workers x CPU share over all stages, those in common once; or the executors' where there are any."""
     if observation.executors is not None:
         share = next((s.cpu_share.observed for s in observation.stages if s.cpu_share is not None), 1.0)
-        return observation.executors.observed * share
+        there = observation.executors.observed
+        # A plant that has no executor left may still call itself one slot.
+        return (observation.slots if there > 0 and not isnan(observation.slots) else there) * share
     cores = [s.workers.observed * (s.cpu_share.observed if s.cpu_share else 1.0) for s in observation.stages]
     return _together(observation.stages, cores)
 

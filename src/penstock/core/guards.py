@@ -10,7 +10,7 @@ refused. Where one of them is dropped all are, and where an amount is cut down t
 amount are dropped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import floor, inf, isnan
 
@@ -101,7 +101,8 @@ def check(
     """Pass a policy's decision through all guards."""
     notes: list[str] = []
     if guards.rollback is not None:
-        memory, undo, note = rollback.judge(guards.rollback, state.rollback, observation)
+        overdue = _overdue(guards, state.rollback.changes, observation)
+        memory, undo, note = rollback.judge(guards.rollback, state.rollback, observation, overdue)
         state = replace(state, rollback=memory)
         if undo is not None:
             return state, Verdict(undo, (), "rollback")
@@ -210,7 +211,8 @@ def register(
     if guards.rollback is not None and counted:
         grows = any(_growth(observation, c) > 0 for c in counted)
         if on_probation:
-            memory = rollback.begin(memory, observation, tuple(counted), grows)
+            overdue = _overdue(guards, counted, observation)
+            memory = rollback.begin(memory, observation, tuple(counted), grows, overdue)
         else:
             memory = replace(memory, probation=None)
     return GuardState(
@@ -263,12 +265,21 @@ def _arriving(
 def _catching_up(
     guards: Guards, state: GuardState, observation: Observation, change: Change
 ) -> tuple[Change | None, str]:
-    if guards.catch_up is None or _growth(observation, change) >= 0:
-        return change, ""
-    backlog, rate = _backlog(observation, change.where)
-    if backlog > guards.catch_up * max(rate, 1e-9) and backlog >= 1:
+    if _growth(observation, change) < 0 and (backlog := _behind(guards, observation, change.where)):
         return None, f"{change} held back: a backlog of {backlog:.0f} tuples is being worked off"
     return change, ""
+
+
+def _overdue(guards: Guards, changes: Iterable[Change], observation: Observation) -> bool:
+    """Whether a backlog is being worked off at any place of these changes."""
+    return any(_behind(guards, observation, change.where) > 0 for change in changes)
+
+
+def _behind(guards: Guards, observation: Observation, where: str) -> float:
+    """Tuples that wait for a place; 0 where they are no more than may wait."""
+    backlog, rate = _backlog(observation, where)
+    most = inf if guards.catch_up is None else guards.catch_up * max(rate, 1e-9)
+    return backlog if backlog > most and backlog >= 1 else 0.0
 
 
 def _backlog(observation: Observation, where: str) -> tuple[float, float]:

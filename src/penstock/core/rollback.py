@@ -8,7 +8,9 @@ the mean of ``samples`` observations with the mean before the change:
 
 There is no verdict when the load moved by more than ``load_change`` meanwhile, or was BURST times as high at any time
 since the change, even if it is as before by now: then the metric tells about the load, or of the backlog that it left, not
-about the change. A change that was undone is refused while the load stays as it was, for ``memory``
+about the change. Nor is there one that would take a growth back where a backlog was being worked off at any time from the
+change on (``overdue``, which the guards find by their ``catch_up``): rows that waited in it are late however many workers there
+are, and fewer would leave more. A change that was undone is refused while the load stays as it was, for ``memory``
 seconds at the most.
 """
 
@@ -63,6 +65,7 @@ class Probation:
     peak: float = 0.0  # the highest load since
     after: tuple[float, ...] = ()
     loads: tuple[float, ...] = ()
+    overdue: bool = False  # whether a backlog was being worked off at any time since
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,20 @@ class RollbackState:
     probation: Probation | None = None
     bad: tuple[BadChange, ...] = ()
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Those on probation."""
+        return () if self.probation is None else self.probation.changes
+
 
 def begin(
-    state: RollbackState, observation: Observation, changes: tuple[Change, ...], grows: bool
+    state: RollbackState,
+    observation: Observation,
+    changes: tuple[Change, ...],
+    grows: bool,
+    overdue: bool = False,
 ) -> RollbackState:
-    """Put a change that was just applied on probation."""
+    """Put a change that was just applied on probation; ``overdue`` tells whether a backlog is being worked off."""
     undo = []
     for change in changes:
         before = observation.value(change.knob, change.where)
@@ -103,14 +115,19 @@ def begin(
     before_metric = _mean(state.metric)
     if not undo or isnan(before_metric):
         return replace(state, probation=None)
-    probation = Probation(changes, tuple(undo), grows, observation.time, before_metric, _mean(state.load))
+    probation = Probation(
+        changes, tuple(undo), grows, observation.time, before_metric, _mean(state.load), overdue=overdue
+    )
     return replace(state, probation=probation)
 
 
 def judge(
-    rule: RollbackRule, state: RollbackState, observation: Observation
+    rule: RollbackRule, state: RollbackState, observation: Observation, overdue: bool = False
 ) -> tuple[RollbackState, Decision | None, str]:
-    """Take one more sample; when the probation is over, the decision that undoes it (or None) and a note in words."""
+    """Take one more sample; when the probation is over, the decision that undoes it (or None) and a note in words.
+
+    ``overdue`` tells whether a backlog is being worked off where the change on probation was made.
+    """
     metric, load = observation.measure(rule.metric, rule.where), observation.measure(Metric.ARRIVAL_RATE)
     now = observation.time
     bad = tuple(b for b in state.bad if b.until > now and not _moved(rule, b.load, load))
@@ -123,8 +140,9 @@ def judge(
     probation = state.probation
     if probation is None:
         return state, None, ""
-    if load > probation.peak:
-        probation = replace(probation, peak=load)
+    if load > probation.peak or overdue:
+        peak = load if load > probation.peak else probation.peak
+        probation = replace(probation, peak=peak, overdue=probation.overdue or overdue)
         state = replace(state, probation=probation)
     if isnan(probation.arrived):
         return _await_arrival(rule, state, probation, observation)
@@ -171,6 +189,12 @@ def _verdict(
     needed = rule.gain if probation.grows and rule.gain is not None else -rule.worse_by
     if gained >= needed:
         return state, None, ""
+    if probation.grows and probation.overdue:
+        return (
+            state,
+            None,
+            "a backlog was worked off during the probation of the last growth; no verdict on it",
+        )
     until = now + rule.memory
     bad = tuple(BadChange(c.knob, c.where, c.value, probation.load, until) for c in probation.changes)
     made = ", ".join(map(str, probation.changes))

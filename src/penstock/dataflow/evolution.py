@@ -7,6 +7,7 @@ later hold their default, columns that went are left out, narrower numbers becom
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -69,6 +70,22 @@ def shapes_of(graph: Graph, regions: Regions) -> dict[str, Shape]:
         for name, node in graph.nodes.items()
         if node.spec.kind != "stateless"
     }
+
+
+def channels_of(graph: Graph, regions: Regions) -> str:
+    """What messages between tasks go by, as one short text.
+
+    Messages name a pipeline by its number and hold columns: where one that waits is read by another flow, the operators in
+    their order, the regions, who feeds whom and the columns must be the same.
+    """
+    lines = [f"by time: {any(source.time for source in graph.sources.values())}"]
+    for region in regions:
+        for name in region.operators:
+            feeders = graph.nodes[name].inputs
+            for port, schema in graph.input_schemas(name).items():
+                takes = [f"{stream.node}.{stream.port}" for stream in feeders[port]]
+                lines.append(f"{region.name} {name} {port} {takes} {[(f.name, str(f.type)) for f in schema]}")
+    return sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
 def _shape(graph: Graph, regions: Regions, name: str) -> Shape:

@@ -233,12 +233,14 @@ def check_column(operator: str, column: StateColumn, values: NDArray[Any]) -> No
         raise BadState(f"Operator '{operator}': {error}") from None
 
 
-def keep_waiting(spec: Spec, state: KeyedState, held: Mapping[str, pa.Array]) -> None:
-    """Keys that were dropped while tuples wait for them stay, with a fresh state."""
+def keep_waiting(
+    spec: Spec, state: KeyedState, held: Mapping[str, pa.Array], among: NDArray[np.bool_] | None = None
+) -> None:
+    """Keys that were dropped while tuples wait for them stay, with a fresh state; ``among`` some keys, or all."""
     waiting = np.zeros(len(state), dtype=bool)
     for lists in held.values():
         waiting |= lists.value_lengths().to_numpy(zero_copy_only=False) > 0
-    fresh = np.flatnonzero(state.dropped & waiting)
+    fresh = np.flatnonzero(state.dropped & waiting if among is None else state.dropped & waiting & among)
     for column in columns_of(spec):
         state.columns[column.name][fresh] = column.default
     state.dropped[fresh] = False

@@ -23,6 +23,7 @@ from penstock.dataflow.keyed_state import (
     TIMER,
     KeyedState,
     gathered,
+    keep_waiting,
     layer_of,
     load,
     state_schema,
@@ -108,6 +109,8 @@ class Due:
         for port in () if spec.need.immediate else spec.inputs:
             lists = gathered(HELD + port, schema.field(HELD + port).type, assigned, layers, alive)
             held[port] = lists.fill_null([])
+        # What expired is gone with what waits for it; a timer that forgets its key forgets its state only.
+        keep_waiting(spec, state, held, None if times is None else times >= self.oldest)
         layer = layer_of(schema, spec, state, assigned, times, held)
         return Called(layer, Chunk(keys, np.array([place] * len(self), dtype=np.int64)))
 

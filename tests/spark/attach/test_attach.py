@@ -52,7 +52,7 @@ FOLLOW = (
     import penstock
     from penstock.spark.attach.settings import Settings, default_guards
     # Only the load may speak: on a busy machine rows wait and rows are slow for other reasons too.
-    quick = replace(default_guards(Settings(executors=(1, 4), period=1.0)), cooldown_shrink=2.0, catch_up=600.0, rollback=None)
+    quick = replace(default_guards(Settings(executors=(1, 4), period=1.0)), cooldown_shrink=2.0, rollback=None)
     handle = penstock.attach(
         query, executors=(1, 4), cpu=CPU, target=600.0, period=1.0, journal=folder / "journal.jsonl",
         metrics="127.0.0.1:0", page="127.0.0.1:0", guards=quick,
@@ -316,6 +316,9 @@ class CannotStart:
     ("arguments", "words"),
     [
         ({"executors": (4, 2)}, "contradict"),
+        ({"executors": 4}, "must be two whole numbers, not 4"),
+        ({"target": "5"}, "must be a number above 0 seconds, not '5'"),
+        ({"prefer": ["latency"]}, "attach cannot use these arguments (TypeError"),
         ({"cpu": (1.0, 0.5)}, "ascend"),
         ({"target": -1.0}, "above 0 seconds"),
         ({"policy": "thresold"}, "did you mean 'Threshold'"),
@@ -364,6 +367,101 @@ def test_attaching_twice_is_refused_until_the_first_has_ended(spark, tmp_path, m
     # A name that somebody else gave is no path either.
     journal = Path(first.journal).resolve()
     assert journal.parent == (tmp_path / "penstock-runs" / "autoscale").resolve()
+
+
+class Rival:
+    """Another autoscaler of the same application."""
+
+    active = True
+
+    def __init__(self, needed):
+        self.needed = needed
+
+    def step_aside(self):
+        return not self.needed
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_of_the_autoscalers_of_one_application_one_may_scale_and_the_others_observe(
+    spark, monkeypatch, needed
+):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+    from penstock.spark.attach import autoscaler as module
+
+    rival, told = Rival(needed), []
+    monkeypatch.setitem(module._scaling, spark.sparkContext.applicationId, rival)
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    try:
+        for words in ({"executors": None, "cpu": 0.5}, {"executors": (1, 4)}):
+            with penstock.attach(query, journal=MemoryJournal(), notify=told.append, **words) as handle:
+                assert ("another autoscaler" in handle.problem) == needed
+                assert "penstock autoscale" in handle.problem or not needed
+                assert handle.settings.scales != needed
+        del told[:]
+        for words in ({"executors": None}, {"executors": (1, 4), "cpu": 0.5, "dry_run": True}):
+            with penstock.attach(query, journal=MemoryJournal(), notify=told.append, **words) as handle:
+                assert "another autoscaler" not in handle.problem
+                assert not handle.scales
+    finally:
+        query.stop()
+
+
+def test_an_autoscaler_steps_aside_once_only_a_restart_of_its_query_is_waited_for(spark):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+    from penstock.spark.attach.autoscaler import scaler_of
+
+    words = {"executors": None, "cpu": 0.5, "linger": PATIENCE, "notify": lambda text: None}
+    queries = [spark.readStream.format("rate").load().writeStream.format("noop").start() for _ in range(2)]
+    try:
+        with penstock.attach(queries[0], journal=MemoryJournal(), **words) as first:
+            assert scaler_of(spark) is first
+            with penstock.attach(queries[1], journal=MemoryJournal(), **words) as second:
+                assert "another autoscaler" in second.problem
+            queries[0].stop()
+            with penstock.attach(queries[1], journal=MemoryJournal(), **words) as third:
+                assert not third.problem
+                assert scaler_of(spark) is third
+                assert not first.active
+        assert scaler_of(spark) is None
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def test_a_query_that_ended_before_it_was_attached_is_not_waited_for(spark):
+    import penstock
+    from penstock.core.journal import MemoryJournal
+
+    told, journal = [], MemoryJournal()
+    query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("over").start()
+    query.stop()
+    handle = penstock.attach(query, executors=None, linger=0.5, journal=journal, notify=told.append)
+    assert handle.await_termination(PATIENCE)
+    assert told == ["No query has run for 0.5 s: the autoscaler leaves."]
+
+
+def test_queries_of_one_name_come_and_go_under_one_autoscaler(spark):
+    from penstock.core.journal import MemoryJournal
+    from penstock.spark.attach.autoscaler import Autoscaler
+    from penstock.spark.attach.settings import Settings
+
+    told, journal = [], MemoryJournal()
+    settings = Settings(executors=None, period=0.2)
+    handle = Autoscaler(
+        spark, lambda id_, name: name == "daily", settings, None, journal=journal, notify=told.append
+    )
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    with handle.start():
+        for _ in range(2):
+            query = stream.writeStream.format("noop").queryName("daily").start()
+            before = len(journal.tables().stages.get("tuples_in", ()))
+            until(lambda seen=before: len(journal.tables().stages.get("tuples_in", ())) > seen + 3, "looks")
+            query.stop()
+        assert handle.active
+        assert [q.name for q in handle._watcher.queries.values()] == ["daily"]
+    assert not told
 
 
 class Raising:

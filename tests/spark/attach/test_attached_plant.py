@@ -1,6 +1,7 @@
 """Streaming queries as a plant, with executors and batches by hand."""
 
-from math import inf, isnan
+from datetime import UTC, datetime, timedelta
+from math import inf, isnan, nan
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import sysfs
 from penstock.core.capacity import Capacity, Knob
 from penstock.core.decision import Change, Decision
+from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards, GuardState, check
 from penstock.core.metrics import Metric
 from penstock.policies import Static
@@ -17,10 +19,14 @@ from penstock.policies.wishes import wished_late
 from penstock.spark.actuators.executor_status import RegisteredExecutor
 from penstock.spark.actuators.power import MachinePower
 from penstock.spark.attach import attached_plant as module
+from penstock.spark.attach import executor_groups
 from penstock.spark.attach.attached_plant import AttachedPlant
 from penstock.spark.attach.autoscaler import _figures
+from penstock.spark.attach.executor_groups import ExecutorGroups, Ungrouped
 from penstock.spark.attach.query_listener import QueryWatch
-from penstock.spark.attach.settings import Settings, choose
+from penstock.spark.attach.settings import Settings, choose, default_guards
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Actuator:
@@ -51,11 +57,14 @@ class Actuator:
 class World:
     """One query with a trigger of a second; ``batch`` lets one finish."""
 
-    def __init__(self, monkeypatch, executors=2, service=0.002, fixed=0.2, power=None, thinking=None):
+    def __init__(
+        self, monkeypatch, executors=2, service=0.002, fixed=0.2, power=None, thinking=None, trigger=1.0
+    ):
         self.now, self.number, self.service, self.fixed = 1000.0, 0, service, fixed
+        self.every = 1.0
         self.actuator = Actuator(executors)
-        self.query = QueryWatch("id", "q", 1.0)
-        watcher = SimpleNamespace(queries={"id": self.query}, resolve_triggers=lambda: None)
+        self.query = QueryWatch("id", "q", trigger)
+        self.watcher = watcher = SimpleNamespace(queries={"id": self.query}, resolve_triggers=lambda: None)
         self.warnings = []
         session = SimpleNamespace(
             streams=SimpleNamespace(get=lambda id_: SimpleNamespace(status={"isTriggerActive": False})),
@@ -80,7 +89,7 @@ class World:
         self.query.progress(
             {
                 "batchId": self.number,
-                "timestamp": f"2026-01-01T00:{self.number // 60:02d}:{self.number % 60:02d}.000Z",
+                "timestamp": (BEGIN + timedelta(seconds=self.every * self.number)).isoformat(),
                 "numInputRows": rows,
                 "durationMs": {"triggerExecution": 1e3 * duration, "addBatch": 1e3 * (duration - 0.1)},
                 **more,
@@ -161,6 +170,58 @@ def test_what_the_first_batch_on_new_executors_costs_is_told_and_remembered_by_a
         )
     assert (meter.costs.warm_up > before) == (slower > 0)
     assert meter.costs.warm_up == pytest.approx(before + (slower - before) * (1 - 0.7**2), abs=0.1)
+
+
+@pytest.mark.parametrize(("rows", "held"), [(400, False), (5000, True)])
+def test_a_query_without_a_trigger_may_shrink_however_long_its_batches_take_until_it_is_overloaded(
+    monkeypatch, rows, held
+):
+    """Batches take 4 s for reasons of their own; 2 executors serve 1000 rows/s."""
+    world = World(monkeypatch, fixed=3.6, trigger=0.0)
+    world.every = 4.0
+    for taken in (400, 200, 400, 200, 400, 400, rows, rows):
+        world.batch(taken)
+        seen = world.plant.observe()
+    assert (seen.stages[0].utilisation > 1) == held
+    wish = Decision((Change(Knob.EXECUTORS, "", 1),), "less")
+    _, verdict = check(default_guards(Settings()), GuardState(), seen, wish)
+    assert bool(verdict.decision.changes) != held
+    assert any("being worked off" in note for note in verdict.notes) == held
+
+
+def test_what_a_run_left_behind_is_not_what_waits_for_the_next_one(world):
+    for at in range(1, 4):
+        world.batch(100, sources=kafka([50 * at] * 3, [50 * at + 1000] * 3))
+    assert world.plant.observe().stages[0].backlog == 3000.0
+    world.query.started("another run")
+    assert isnan(world.plant.observe().stages[0].backlog)
+    world.batch(100, sources=kafka([200] * 3, [210] * 3))
+    assert world.plant.observe().stages[0].backlog == 30.0
+
+
+def test_a_query_that_ended_is_told_of_until_its_last_batch_was_and_where_no_other_runs(world):
+    other = QueryWatch("other", "r", 1.0)
+    world.watcher.queries = {"id": world.query, "other": other}
+    world.batch(100, sources=kafka([50] * 3, [1000] * 3))
+    world.query.terminated("", None)
+    names = lambda: [s.name for s in world.plant.observe().stages]  # noqa: E731
+    assert names() == ["q", "r"]
+    assert names() == ["r"]
+    other.terminated("", None)
+    assert names() == ["r"]
+    world.watcher.queries = {"new": QueryWatch("new", "q", 1.0)}
+    assert names() == ["q"]
+    assert isnan(world.plant.observe().stages[0].backlog)
+
+
+def test_rows_that_end_a_silence_did_not_wait_for_as_long_as_it_was(monkeypatch):
+    for trigger in (1.0, 0.0):
+        world = World(monkeypatch, trigger=trigger)
+        world.every = 30.0
+        for _ in range(3):
+            world.batch(100)
+            seen = world.plant.observe()
+        assert seen.stages[0].latency.p95 <= 1.0 + 0.3 + 1e-9
 
 
 def test_nothing_new_for_a_while_means_no_arrivals(world):
@@ -255,6 +316,78 @@ def test_partitions_limit_the_executors_and_the_reason_says_so(world):
     world.batch(100, sources=kafka([9] * 3, [9] * 3), stateOperators=[{"memoryUsedBytes": 1}])
     world.plant.observe()
     assert world.plant.observe().executors.limit == inf  # state is partitioned in another way
+
+
+class Quotas:
+    """CPU shares without a kernel."""
+
+    def __init__(self):
+        self.shares = {}
+
+    def set_share(self, name, cores):
+        self.shares[name] = cores
+
+    def add_tree(self, name, pid):
+        return [pid]
+
+    def remove(self, name):
+        del self.shares[name]
+
+
+def test_the_share_that_is_observed_is_the_part_of_its_cores_that_an_executor_has(monkeypatch):
+    monkeypatch.setattr(executor_groups, "local_pids", lambda application: {"1": 11, "2": 12})
+    executors = [RegisteredExecutor(i, "h", cores, 0, 0.0, 0, 0.0) for i, cores in (("1", 4), ("2", 2))]
+    quotas = Quotas()
+    groups = ExecutorGroups("app", 0.5, quotas)
+    assert groups.observed() == 1.0
+    groups.update(executors)
+    assert quotas.shares == {"executor-1": 2.0, "executor-2": 1.0}
+    assert groups.observed() == 0.5
+    groups.set_share(0.75, executors)
+    assert groups.observed() == 0.75
+    groups.update(executors[1:])
+    assert (groups.observed(), list(quotas.shares)) == (0.75, ["executor-2"])
+
+
+def test_a_dry_run_sets_no_quotas(world):
+    groups = Ungrouped()
+    groups.set_share(0.5, world.actuator.seen)
+    groups.update(world.actuator.seen)
+    assert (groups.share, groups.observed()) == (1.0, 1.0)
+    groups.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"executors": 4}, "must be two whole numbers, not 4; use (1, 8)"),
+        ({"executors": "1:8"}, "must be two whole numbers, not '1:8'"),
+        ({"executors": (1.5, 2)}, "must be two whole numbers"),
+        ({"executors": (1, 2, 3)}, "must be two whole numbers"),
+        ({"executors": (4, 2)}, "contradict: 4 to 2"),
+        ({"cpu": "0.5"}, "CPU shares must be numbers within (0, 1], not '0.5'"),
+        ({"cpu": []}, "CPU shares must be numbers"),
+        ({"cpu": (0.5, None)}, "CPU shares must be numbers"),
+        ({"cpu": [0.7, 0.4]}, "CPU shares must ascend"),
+        ({"target": "5"}, "The target must be a number above 0 seconds, not '5'."),
+        ({"target": nan}, "The target must be a number above 0 seconds"),
+        ({"target_lag": "many"}, "The target_lag must be a number above 0 rows, not 'many'."),
+        ({"period": None}, "The period must be a number of at least 0.1 seconds, not None."),
+    ],
+)
+def test_settings_of_another_kind_are_told_in_one_sentence(words, said):
+    with pytest.raises(PenstockError) as raised:
+        Settings(**words)
+    assert said in str(raised.value)
+    assert str(raised.value).count(". ") == 0
+
+
+def test_levels_and_bounds_may_be_lists():
+    settings = Settings(executors=[1, 4], cpu=[0.4, 0.7])
+    assert (settings.executors, settings.shares) == ((1, 4), (0.4, 0.7))
+    assert settings.scales
+    assert not Settings(executors=None).scales
+    assert not Settings(dry_run=True, cpu=0.5).scales
 
 
 def test_what_the_policys_own_process_takes_of_a_core_is_observed(monkeypatch):

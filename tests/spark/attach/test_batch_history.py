@@ -1,7 +1,7 @@
 """Micro-batches read from progress reports."""
 
 from dataclasses import replace
-from math import isnan, nan
+from math import inf, isnan, nan
 
 import numpy as np
 import pytest
@@ -50,6 +50,17 @@ def test_rows_left_behind_count_as_arrivals_and_as_delay():
     assert second.behind == 200
     assert arrival_rate([second], first) == pytest.approx(300.0)
     assert latency([second], 300.0).p50 > latency([SeenBatch(1, 1.0, 0.5, 100, 1.0)]).p50 + 0.6
+
+
+def test_what_gathered_while_a_query_was_down_is_no_rate_of_arrivals():
+    before = SeenBatch(7, 0.0, 0.5, 1000, 1.0, behind=0.0)
+    batches = [
+        SeenBatch(8, 600.0, 0.5, 1000, nan, behind=600_000.0),
+        SeenBatch(9, 601.0, 0.5, 1000, 1.0, behind=599_900.0),
+    ]
+    assert arrival_rate(batches, before) == 900.0
+    assert isnan(arrival_rate(batches[:1], before))
+    assert isnan(arrival_rate([]))
 
 
 def test_offsets_that_do_not_count_rows_tell_nothing():
@@ -124,6 +135,17 @@ def test_after_a_silence_rows_came_in_the_last_trigger_interval():
     assert arrival_times(slow, trigger=1.0).gaps.tolist() == pytest.approx([0.5, 0.5, 30.0, 30.0])
 
 
+def test_no_row_after_a_silence_waited_longer_than_a_trigger_and_its_batch():
+    before = SeenBatch(0, 0.0, 0.5, 10, nan)
+    files = [SeenBatch(n, 30.0 * n, 0.5, 10, 30.0) for n in (1, 2, 3)]
+    told = latency(files, trigger=1.0, before=before)
+    assert told.mean == pytest.approx(1.0)
+    assert told.p95 <= told.maximum == 1.5
+    # While the batch before took long, they may have come at any time of it.
+    assert latency(files[:1], trigger=1.0, before=replace(before, duration=20.0)).maximum == 20.5
+    assert latency(files[:1], trigger=1.0, before=replace(before, duration=40.0)).maximum == 30.5
+
+
 def test_rows_that_waited_for_the_first_batch_are_no_burst():
     """Nobody knows when the rows of the first batch came, but while it ran the next ones did: evenly, for all one knows."""
     batches = [
@@ -167,6 +189,26 @@ def test_a_batch_that_took_a_little_longer_leaves_a_little_more(trigger, duratio
     batch, slower = (SeenBatch(3, 100.0, d, 10, trigger) for d in (duration, duration + longer))
     now = 100.0 + duration + longer + later
     assert abs(backlog(slower, 1.0, trigger, now) - backlog(batch, 1.0, trigger, now)) <= longer + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("duration", "gap", "settled", "late"),
+    [
+        (4.0, 4.0, 4.0, 0.0),
+        (4.0, 4.0, nan, 0.0),  # what a batch costs is not known yet
+        (4.0, nan, nan, 0.0),  # nor how long the one before took
+        (4.0, 60.0, nan, 0.0),  # after a silence
+        (5.5, 4.0, 10.0, 1.5),  # they grow
+        (9.0, 10.0, 4.0, 5.0),  # a backlog is worked off
+        (4.0, 4.0, inf, 3.0),  # overload
+        (0.4, 0.4, 0.3, 0.0),
+    ],
+)
+def test_where_batches_follow_each_other_at_once_only_those_too_long_for_their_load_leave_a_backlog(
+    duration, gap, settled, late
+):
+    batch = SeenBatch(3, 100.0, duration, 10, gap)
+    assert backlog(batch, 50.0, 0.0, batch.end, settled) == pytest.approx(50.0 * late)
 
 
 def test_rows_that_nobody_takes_are_a_backlog_that_grows():

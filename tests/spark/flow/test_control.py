@@ -320,6 +320,21 @@ def test_intake_slows_down_while_a_port_waits_for_another(tmp_path, monkeypatch)
     run.finish()
 
 
+def test_tuples_that_wait_for_others_of_their_key_are_no_backlog(tmp_path):
+    @operator(keys="k", need=need_all(**{"in": 25}), grain="key", output={"k": int})
+    def in_lots(rows, state, output):
+        output.emit(rows[0])
+
+    graph = Graph("lots")
+    graph.source("rows", {"k": int}).through(in_lots, name="lots").sink("out")
+    run = start_in_process(graph, tmp_path)
+    run.feed(rows(list(range(100)) * 12))
+    (stage,) = run.controller.plant.observe().stages
+    assert run.progress["waiting"] == 1200
+    assert stage.backlog == 0.0
+    run.finish()
+
+
 def test_stateless_operators_may_change_between_two_starts(tmp_path):
     @operator()
     def same(rows, output):
@@ -499,6 +514,18 @@ def test_rows_that_were_held_back_waited_for_longer(tmp_path):
     assert held.mean == pytest.approx(taken.mean + 2.0)  # 2,000 rows are before them, at 1,000 a second
     free = seen_with_rows_left(tmp_path / "free", 2400.0, 2400.0, limited=False)[1].latency
     assert free == taken  # what came while the batch was at work
+
+
+def test_no_row_that_ends_a_silence_waited_longer_than_a_trigger_and_its_batch(tmp_path):
+    run, _ = started(tmp_path)
+    profiles = []
+    run.listen(profiles.append)
+    run.feed(rows(np.arange(1000)))
+    run.finish()
+    plant = FlowPlant(run._program, trigger=1.0)
+    for second in (0.0, 30.0):
+        plant.put(dataclasses.replace(profiles[0], started=1000.0 + second, seconds=0.4))
+    assert plant.reports()[-1].observation.latency.maximum == pytest.approx(1.4)
 
 
 def test_a_routing_that_came_with_refused_replicas_is_refused_with_them(tmp_path):

@@ -272,6 +272,86 @@ def test_other_sources_are_refused(tmp_path):
         start_in_process(graph, tmp_path, groups=8)
 
 
+def overlapping(*steps, sink="out"):
+    @operator()
+    def same(rows, output):
+        output.emit(rows.table)
+
+    @operator(keys="k", grain="key", output={"k": int, "j": int, "n": int})
+    def count(rows, state, output):
+        for row in rows:
+            state["n"] = state.get("n", 0) + 1
+            output.emit({**row, "n": state["n"]})
+
+    graph = Graph("overlapping")
+    stream = graph.source("rows", {"k": int, "j": int})
+    for step in steps:
+        stream = stream.through(same if step.startswith("same") else count, name=step)
+    stream.sink(sink)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("count",), ("same", "count")),
+        (("same", "count"), ("count",)),
+        (("count", "same"), ("count", "same", "same2")),
+        (("same", "count"), ("same2", "count")),
+    ],
+)
+def test_a_flow_that_changed_while_parts_of_batches_wait_is_refused_until_they_are_done(
+    tmp_path, before, after
+):
+    run = start_in_process(overlapping(*before), tmp_path, groups=8)
+    run.rescale(overlap={"count": True})
+    run.feed(pair(1))
+    run.feed(pair(1))
+    run.abandon()
+    sentence = (
+        "changed while parts of its batches wait for a later segment; start it once as it was and stop it"
+    )
+    with pytest.raises(PenstockError, match=sentence):
+        start_in_process(overlapping(*after), tmp_path, groups=8)
+    started(tmp_path, overlapping(*before), 2)
+    started(tmp_path, overlapping(*after), 2, pair(1))
+    files = sorted(Path(tmp_path, "out", "out").glob("*.parquet"))
+    assert sorted(r["n"] for f in files for r in pq.read_table(f).to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.spark
+def test_a_function_may_go_after_a_stop_and_not_while_rows_may_be_owed_to_it(spark, tmp_path):
+    got = []
+
+    def start(sink, to, *numbers):
+        flow = penstock.Flow("rows")
+        for number in numbers:
+            (tmp_path / "in").mkdir(exist_ok=True)
+            pq.write_table(pa.table({"k": [number]}), tmp_path / "in" / f"{number}.parquet")
+        frame = spark.readStream.schema("k bigint").parquet(str(tmp_path / "in"))
+        flow.source("rows", frame).through(
+            operator()(lambda rows, output: output.emit(rows.table)), name="same"
+        ).sink(sink, to)
+        run = flow.start(spark, checkpoint=tmp_path / "checkpoint", available_now=True, engine="jobs")
+        run.await_termination()
+
+    def failing(frame, batch):
+        raise ValueError("no disk")
+
+    def taking(frame, batch):
+        got.extend(row.k for row in frame.collect())
+
+    with pytest.raises(Exception, match="no disk"):
+        start("old", failing, 1)
+    sentence = "the sink 'old', which is gone, may not have got the rows of batch 0.*with a function for 'old' and stop it"
+    with pytest.raises(PenstockError, match=sentence):
+        start("new", taking)
+    start("old", taking)
+    assert got == [1]
+    start("new", taking, 2)
+    assert got == [1, 2], "and what had been given is not given again"
+
+
 def test_a_number_may_become_wider_and_not_narrower(tmp_path):
     def sums(kind):
         @operator(keys="k", grain="key", state={"n": kind}, output={"k": int, "seen": str})

@@ -1,19 +1,20 @@
 """Autoscale a Structured Streaming query that Penstock did not write."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.core.careful_journal import in_words
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.names import check_name
 from penstock.core.policy import AnyPolicy
 from penstock.policies.surroundings import PlantKind
 from penstock.policies.wishes import wished_late, wished_target
-from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal
+from penstock.spark.attach.autoscaler import Autoscaler, _to_terminal, scaler_of
 from penstock.spark.attach.settings import Settings
 from penstock.spark.runtime.starting import PERIOD, JournalLike
 
@@ -28,7 +29,7 @@ def attach(
     query: StreamingQuery,
     policy: AnyPolicy | str | None = None,
     executors: tuple[int, int] | None = (1, 8),
-    cpu: float | tuple[float, ...] | None = None,
+    cpu: float | Sequence[float] | None = None,
     target: float | None = None,
     dry_run: bool = False,
     *,
@@ -48,6 +49,9 @@ def attach(
 
     The query is observed through Spark's streaming listener and status, the loop runs in a thread of the driver, and
     nothing ever waits for it. It follows the query through restarts from its checkpoint and ends with it.
+
+    Executors belong to the application: of several attached queries one may scale them, and the others are observed.
+    ``penstock autoscale`` watches all queries of a program with one policy.
 
     Parameters
     ----------
@@ -108,8 +112,11 @@ def attach(
         )  # fmt: skip
         if name is not None:
             check_name(name, "query")
+        problem = problem or _rivalry(session, settings)
     except PenstockError as error:
         problem, name = str(error), None
+    except Exception as error:  # noqa: BLE001 - whatever was given must not end the program that runs the query
+        problem, name = f"attach cannot use these arguments ({in_words(error)}); see help(attach)", None
     if problem:
         settings = Settings(executors=None, dry_run=True)
     handle = Autoscaler(
@@ -124,6 +131,7 @@ def attach(
         linger=linger,
         notify=notify or _to_terminal,
         label=f"-{name or _as_file_name(query.name) or id_[:8]}",
+        query=query,
     )
     if problem:
         handle._give_up(problem)
@@ -139,6 +147,18 @@ def _already(query: str) -> str:
         return ""
     return (
         "this query has an autoscaler already, and two would undo each other's changes; stop that one first"
+    )
+
+
+def _rivalry(session: "SparkSession", settings: Settings) -> str:
+    """Why these settings would fight with another autoscaler of the application; empty where they do not."""
+    rival = scaler_of(session) if settings.scales else None
+    if rival is None or rival.step_aside():
+        return ""
+    return (
+        "another autoscaler changes the executors or CPU shares of this application, which all its queries have in common; "
+        "run the program with penstock autoscale, which watches all queries with one policy, or attach this query with "
+        "executors=None and without cpu to observe it"
     )
 
 

@@ -84,6 +84,7 @@ class AttachedPlant:
         self._warn, self._clock = warn, clock
         self._start = self._last = clock()
         self._memory: dict[str, _Memory] = {}
+        self._queries: list[QueryWatch] = []  # those last observed
         self._busy: dict[str, float] = {}
         self._since: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -136,11 +137,14 @@ class AttachedPlant:
         self._watcher.resolve_triggers()
         with self._lock:
             busy, self._since = self._since, {}
+        known = self._watcher.queries
+        self._memory = {id_: memory for id_, memory in self._memory.items() if id_ in known}
+        # Where none runs, those that ran last are told of until the next one begins.
+        self._queries = [q for q in known.values() if q.shown] or self._queries
         capacity = self._within_partitions(capacity, slots)
         frequency = self._frequency(seen)
         stages = tuple(
-            self._stage(query, now, period, capacity, slots, busy, frequency)
-            for query in list(self._watcher.queries.values())
+            self._stage(query, now, period, capacity, slots, busy, frequency) for query in self._queries
         )
         return Observation(
             time=now - self._start,
@@ -225,7 +229,8 @@ class AttachedPlant:
 
     def _within_partitions(self, capacity: Capacity, slots: float) -> Capacity:
         """More slots than the topics have partitions would have nothing to do."""
-        seen = [m.before.partitions for m in self._memory.values() if m.before is not None]
+        memories = [m for q in self._queries if (m := self._memory.get(q.id)) is not None]
+        seen = [m.before.partitions for m in memories if m.before is not None]
         if not self._partition_limit or not seen or any(map(isnan, seen)) or capacity.observed < 1:
             return capacity
         most = max(1, ceil(sum(seen) * capacity.observed / slots))
@@ -249,14 +254,16 @@ class AttachedPlant:
         frequency: Capacity | None,
     ) -> StageObservation:
         memory = self._memory.setdefault(query.id, _Memory(WorkMeter(), deque(maxlen=HISTORY)))
-        batches = [_with_work(b, slots) for b in query.take()]
+        before, batches = memory.before, [_with_work(b, slots) for b in query.take()]
         slower = warm_up([*list(memory.history)[-2:], *batches], memory.work)
         memory.work = self._measure(query, memory, batches, capacity)
         memory.rate = self._rate(query, memory, batches, now)
         memory.history.extend(batches)
         memory.before = batches[-1] if batches else memory.before
         rows = float(sum(b.rows for b in batches))
-        seen = arrival_times(list(memory.history), query.trigger)
+        # Where batches follow each other at once, rows that end a silence are taken as they come; some sources look once a second.
+        at_most = max(query.trigger, 1.0)
+        seen = arrival_times(list(memory.history), at_most)
         times = seen.gaps
         last = memory.before
         load = memory.work.utilisation(memory.rate, slots, query.trigger)
@@ -270,8 +277,8 @@ class AttachedPlant:
             busy_time=sum(b.busy for b in batches),
             tuples_in=rows,
             tuples_out=rows,
-            backlog=backlog(last, memory.rate, query.trigger, now) if last is not None else nan,
-            latency=latency(batches, memory.rate),
+            backlog=self._backlog(query, memory, slots, now),
+            latency=latency(batches, memory.rate, at_most, before),
             service_time=memory.work.service,
             utilisation=load,
             worker_utilisation=tuple(min(1.0, b / period) for b in busy.values()),
@@ -316,6 +323,13 @@ class AttachedPlant:
         # No batch ended: either one runs long, or nothing came since.
         quiet = now - memory.before.end > 2 * max(query.trigger, 1.0)
         return 0.0 if quiet and not self._in_batch(query) else memory.rate
+
+    def _backlog(self, query: QueryWatch, memory: _Memory, slots: float, now: float) -> float:
+        """What waits; unknown until a run has told of its first batch, whatever the run before left."""
+        if memory.before is None or not query.begun:
+            return nan
+        settled = memory.work.settled(memory.rate, slots)
+        return backlog(memory.before, memory.rate, query.trigger, now, settled)
 
     def _in_batch(self, query: QueryWatch) -> bool:
         try:

@@ -6,10 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.capacity import Knob
 from penstock.core.careful_journal import CarefulJournal, in_words
@@ -31,7 +34,7 @@ from penstock.spark.actuators.cgroup import CgroupUnavailableError
 from penstock.spark.actuators.executors import Executors
 from penstock.spark.actuators.power import MachinePower, machine_power
 from penstock.spark.attach.attached_plant import AttachedPlant
-from penstock.spark.attach.executor_groups import ExecutorGroups
+from penstock.spark.attach.executor_groups import ExecutorGroups, Ungrouped
 from penstock.spark.attach.query_listener import Watcher
 from penstock.spark.attach.settings import Settings, choose, default_guards
 from penstock.spark.controlled import Controlled
@@ -39,6 +42,9 @@ from penstock.spark.metrics_endpoint import MetricsEndpoint
 from penstock.spark.runtime.starting import JournalLike, open_journal
 
 log = logging.getLogger(__name__)
+
+#: Who changes the executors, shares or frequencies of each application, as long as somebody holds it.
+_scaling: "WeakValueDictionary[str, Autoscaler]" = WeakValueDictionary()
 
 
 class Autoscaler(Controlled):
@@ -62,8 +68,11 @@ class Autoscaler(Controlled):
         linger: float = 30.0,
         notify: Callable[[str], None] | None = None,
         label: str = "",
+        query: StreamingQuery | None = None,
     ) -> None:
         self._session, self.settings, self._linger = session, settings, linger
+        self._query = query  # the one that is attached; it may have ended already
+        self._failures: set[tuple[str, int]] = set()  # told ones: query and restart
         self._began = time.time()
         self.problem = ""  # why nothing is changed, in one sentence; empty where all is well
         self.journal, self._owns_journal = _journal(journal, session, settings, label)
@@ -96,7 +105,9 @@ class Autoscaler(Controlled):
 
     def start(self) -> "Autoscaler":
         """Begin."""
-        self._watcher.begin()
+        if self.scales:
+            _scaling[str(self._session.sparkContext.applicationId)] = self
+        self._watcher.begin(self._query)
         atexit.register(self.stop)
         self.controller.start()
         self._thread.start()
@@ -131,10 +142,24 @@ class Autoscaler(Controlled):
         """Tell ``listener`` the figures of each look at the queries."""
         self.controller.observed.add(lambda observation: listener(_figures(observation)))
 
+    def step_aside(self) -> bool:
+        """Leave for another autoscaler of the application; False where a query still needs this one."""
+        running = {str(query.id) for query in self._session.streams.active}
+        if self._linger == inf or running.intersection(self._watcher.queries):
+            return False
+        self.stop()
+        return True
+
     @property
     def active(self) -> bool:
         """Whether it still runs."""
         return self._thread.is_alive() and not self._stop.is_set()
+
+    @property
+    def scales(self) -> bool:
+        """Whether it may change anything of the application."""
+        power = self._power is not None and not self.settings.dry_run
+        return not self.problem and (self.settings.scales or power)
 
     @property
     def steps(self) -> int:
@@ -178,13 +203,16 @@ class Autoscaler(Controlled):
         return Static()
 
     def _make_plant(self) -> AttachedPlant:
-        executors = groups = None
+        executors: Executors | None = None
+        groups: ExecutorGroups | None = None
         if self.settings.executors is not None:
             try:
                 executors = Executors(self._session)
             except PenstockError as error:
                 self._give_up(str(error))
-        if self.settings.shares:
+        if self.settings.shares and not self.scales:
+            groups = Ungrouped()
+        elif self.settings.shares:
             try:
                 groups = ExecutorGroups(self._session.sparkContext.applicationId, self.settings.initial_share)
             except (CgroupUnavailableError, OSError) as error:
@@ -211,7 +239,7 @@ class Autoscaler(Controlled):
         if address is None:
             return None
         try:
-            return MetricsEndpoint(address, self.controller.guards, self.settings.target)
+            return MetricsEndpoint(str(address), self.controller.guards, self.settings.target)
         except PenstockError as error:
             self._tell_and_record(str(error))
             return None
@@ -220,7 +248,7 @@ class Autoscaler(Controlled):
         if address is None:
             return None
         try:
-            return serve_page(address, self.controller)
+            return serve_page(str(address), self.controller)
         except PenstockError as error:
             self._tell_and_record(str(error))
             return None
@@ -238,6 +266,7 @@ class Autoscaler(Controlled):
             while not self._stop.is_set():
                 self._watcher.changed.wait(0.5)
                 self._watcher.changed.clear()
+                self._tell_failures()
                 if not self._stop.is_set() and not self._running() and not self._await_restart():
                     break
         except Exception as error:  # noqa: BLE001 - the queries must not notice, whatever happens here
@@ -282,18 +311,26 @@ class Autoscaler(Controlled):
 
     def _await_restart(self) -> bool:
         """A query that ended may be started again from its checkpoint: wait a while before leaving."""
-        for query in self._watcher.queries.values():
-            if query.ended:
-                self._tell_and_record(f"The query {query.name} failed: {query.ended.splitlines()[0]}")
         give_up = time.monotonic() + self._linger
         while time.monotonic() < give_up and not self._stop.is_set():
             if self._running():
                 return True
             if _session_gone(self._session):
                 return False
+            self._tell_failures()
             self._watcher.changed.clear()
             self._watcher.changed.wait(0.5)
+        if not self._stop.is_set():
+            self._tell_and_record(f"No query has run for {self._linger:g} s: the autoscaler leaves.")
         return False
+
+    def _tell_failures(self) -> None:
+        """Record what ended by an error, each run once."""
+        for query in self._watcher.queries.values():
+            run = (query.id, query.restarts)
+            if (error := query.ended) and run not in self._failures:
+                self._failures.add(run)
+                self._tell_and_record(f"The query {query.name} failed: {error.splitlines()[0]}")
 
     def _clean(self) -> None:
         with self._cleaned:
@@ -332,9 +369,15 @@ def _journal(
         header |= {"target": settings.target, "metric": "latency_p95"}
     try:
         return open_journal(journal, default, header)
-    except PenstockError as error:
+    except (PenstockError, TypeError) as error:  # types are no promise
         _to_terminal(f"No journal is kept: {error}")
         return Journal(), True
+
+
+def scaler_of(session: SparkSession) -> Autoscaler | None:
+    """The autoscaler that changes something of this application now."""
+    handle = _scaling.get(str(session.sparkContext.applicationId))
+    return handle if handle is not None and handle.active else None
 
 
 def _figures(observation: Observation) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
 
+from penstock.core.arrays import Floats
 from penstock.core.observation import UNKNOWN, Latency
 
 
@@ -92,42 +93,65 @@ def rows_behind(source: Mapping[str, Any]) -> float:
 
 
 def arrival_rate(batches: Sequence[SeenBatch], before: SeenBatch | None = None) -> float:
-    """Rows a second that reached the sources: taken rows plus the growth of what is left behind."""
-    timed = [b for b in batches if not isnan(b.gap)]
+    """Rows a second that reached the sources: taken rows plus the growth of what is left behind.
+
+    The first batch after a restart has no gap: what had gathered meanwhile came at unknown times and does not count.
+    """
+    pairs = zip([before or batches[0], *batches], batches, strict=False) if batches else ()
+    timed = [(earlier, b) for earlier, b in pairs if not isnan(b.gap)]
     if not timed:
         return nan
-    seconds, rows = sum(b.gap for b in timed), float(sum(b.rows for b in timed))
-    earlier = before if before is not None else batches[0]
-    grown = batches[-1].behind - earlier.behind
-    return max(0.0, (rows + (0.0 if isnan(grown) else grown)) / seconds)
+    seconds, rows = sum(b.gap for _, b in timed), float(sum(b.rows for _, b in timed))
+    growth = [b.behind - earlier.behind for earlier, b in timed]
+    return max(0.0, (rows + sum(g for g in growth if not isnan(g))) / seconds)
 
 
-def backlog(last: SeenBatch, rate: float, trigger: float, now: float) -> float:
+def backlog(last: SeenBatch, rate: float, trigger: float, now: float, settled: float = nan) -> float:
     """Rows that wait beyond those of one trigger, at ``now`` after the last batch that was reported.
 
     A batch begins when its trigger is due and the one before has ended, with all rows that are there. It has too many where
     the one before took longer than the trigger, and rows wait too long from when it should have ended itself. What the
     sources tell to have been left comes to that.
 
+    Where batches follow each other at once (a trigger of 0), what came during the last batch is no backlog: the next one
+    takes it. There are too many rows where batches take longer than those that they settle at (``settled``, infinite where
+    they grow without end), or than the one before.
+
     >>> batch = SeenBatch(7, start=100.0, duration=2.1, rows=200, gap=2.0)
     >>> round(backlog(batch, 100.0, trigger=2.0, now=104.0)), round(backlog(batch, 100.0, trigger=2.0, now=105.1))
     (10, 110)
+    >>> [backlog(SeenBatch(7, 100.0, 4.0, 400, gap=4.0), 100.0, 0.0, 104.0, settled) for settled in (4.0, 3.0, inf)]
+    [0.0, 100.0, 300.0]
     """
-    allowed = max(trigger, 1.0)
+    allowed = _allowed(last, trigger, settled)
     began = max(last.end, last.start + trigger)
     seconds = max(0.0, last.duration - allowed) + max(0.0, now - began - allowed)
     return (seconds * rate if rate > 0 else 0.0) + (0.0 if isnan(last.behind) else last.behind)
 
 
+def _allowed(last: SeenBatch, trigger: float, settled: float) -> float:
+    """Seconds that a batch may take without falling behind."""
+    if trigger > 0:
+        return max(trigger, 1.0)
+    if settled == inf:
+        return 1.0
+    return max(1.0, min((s for s in (settled, last.gap) if not isnan(s)), default=last.duration))
+
+
 _SPREAD = (np.arange(20) + 0.5) / 20
 
 
-def latency(batches: Iterable[SeenBatch], rate: float = nan) -> Latency:
-    """Delays of the rows of these batches, their arrivals spread evenly over each gap.
+def latency(
+    batches: Iterable[SeenBatch], rate: float = nan, trigger: float = nan, before: SeenBatch | None = None
+) -> Latency:
+    """Delays of the rows of these batches, their arrivals spread evenly over the time in which they must have come.
 
-    Rows that a source held back for a limit per batch waited longer, by what was behind over the rate.
+    Rows that a source held back for a limit per batch waited longer, by what was behind over the rate. ``before`` is the
+    batch before these; without a ``trigger`` arrivals are spread over the whole gap.
     """
-    filled = [replace(b, gap=0.0) if isnan(b.gap) else b for b in batches if b.rows > 0]
+    every = list(batches)
+    within = np.nan_to_num(_came_within(every, trigger, before))
+    filled = [replace(b, gap=float(w)) for b, w in zip(every, within, strict=True) if b.rows > 0]
     if not filled:
         return UNKNOWN
     held = [b.behind / rate if b.behind > 0 and rate > 0 else 0.0 for b in filled]
@@ -140,11 +164,25 @@ def latency(batches: Iterable[SeenBatch], rate: float = nan) -> Latency:
     return Latency(float(np.average(delays, weights=weights[order])), p50, p95, p99, largest)
 
 
+def _came_within(batches: Sequence[SeenBatch], trigger: float, before: SeenBatch | None = None) -> Floats:
+    """Seconds before its start in which the rows of each batch must have come; nan for the first of a run.
+
+    That is the gap, or the trigger interval where the gap is longer, since an earlier trigger would have taken them. A
+    batch that took longer than the trigger let rows wait: they may have come at any time of it.
+    """
+    gaps = np.array([b.gap for b in batches])
+    if not batches or not trigger > 0:
+        return gaps
+    earlier = np.array([b.duration for b in [before or batches[0], *batches[:-1]]])
+    within: Floats = np.minimum(gaps, np.maximum(earlier, trigger))
+    return within
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrivalTimes:
     """Times between neighbouring arrivals; each arrival stands for ``rows`` rows."""
 
-    gaps: "np.ndarray[Any, np.dtype[np.float64]]"
+    gaps: Floats
     rows: float = 1.0
 
 
@@ -162,12 +200,8 @@ def arrival_times(batches: Sequence[SeenBatch], trigger: float = 0.0, most: int 
     total = sum(b.rows for b in timed)
     if not total:
         return ArrivalTimes(np.zeros(0))
-    gaps = np.array([b.gap for b in timed])
-    # A batch that took longer than the trigger let rows wait: they may have come at any time of it.
-    before = np.array(
-        [a.duration for a, b in zip([*batches[:1], *batches], batches, strict=False) if not isnan(b.gap)]
-    )
-    spread = np.minimum(gaps, np.maximum(before, trigger)) if trigger > 0 else gaps
+    gaps, within = np.array([b.gap for b in timed]), _came_within(batches, trigger)
+    spread = within[~np.isnan(within)]
     ends, counts = np.cumsum(gaps), np.cumsum([b.rows for b in timed])
     knots = np.column_stack([ends - spread, ends]).ravel()
     levels = np.column_stack([np.concatenate([[0], counts[:-1]]), counts]).ravel()

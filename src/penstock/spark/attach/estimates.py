@@ -25,7 +25,7 @@ ones count less (half after five minutes), since code that was cold then is warm
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan, log2, nan
+from math import inf, isnan, log2, nan
 
 import numpy as np
 
@@ -55,6 +55,15 @@ class WorkEstimate:
     def duration(self, rows: float, slots: float) -> float:
         """How long a batch of so many rows takes."""
         return self.overhead(slots) + self.service * rows / slots
+
+    def settled(self, rate: float, slots: float) -> float:
+        """How long batches end up taking that follow each other at once; infinite where they grow without end.
+
+        >>> WorkEstimate(service=0.005, per_batch=0.0, fixed=2.0).settled(rate=100.0, slots=1.0)
+        4.0
+        """
+        load = self.utilisation(rate, slots, 0.0)
+        return inf if load >= 1 else self.overhead(slots) / (1.0 - load)
 
     def utilisation(self, rate: float, slots: float, trigger: float) -> float:
         """Arrivals over what can be served (see the module's text)."""

@@ -23,7 +23,7 @@ class ExecutorGroups:
             raise PenstockError(f"A CPU share must be above 0 and at most 1, not {share}.")
         self._shares = shares or CpuShare()
         self._application, self.share = application, share
-        self._grouped: dict[str, int] = {}
+        self._grouped: dict[str, RegisteredExecutor] = {}
         self._settle = settle
         self.elsewhere = 0
 
@@ -48,16 +48,38 @@ class ExecutorGroups:
             if (pid := here.get(executor.id)) is not None:
                 self._shares.set_share(_name(executor.id), self.share * executor.cores)
                 self._shares.add_tree(_name(executor.id), pid)
-                self._grouped[executor.id] = pid
+                self._grouped[executor.id] = executor
         self.elsewhere = sum(1 for e in missing if e.id not in self._grouped)
 
     def observed(self) -> float:
-        """The share as the kernel has it: the largest of any executor, 1 where none has a quota."""
-        return max(self._shares.shares.values(), default=1.0)
+        """The share as the kernel has it: the largest part of its cores that any executor has, 1 where none has a quota."""
+        cores = {_name(id_): executor.cores for id_, executor in self._grouped.items()}
+        quotas = self._shares.shares.items()
+        return max((quota / cores[name] for name, quota in quotas if name in cores), default=1.0)
 
     def close(self) -> None:
         """Send all executors home and remove the groups."""
         self._shares.close()
+
+
+class Ungrouped(ExecutorGroups):
+    """Executors that keep all of their cores, as in a dry run: what is decided about their shares is only recorded."""
+
+    def __init__(self) -> None:
+        self.share, self.elsewhere = 1.0, 0
+
+    def set_share(self, share: float, executors: list[RegisteredExecutor]) -> None:
+        """Nothing is set."""
+
+    def update(self, executors: list[RegisteredExecutor]) -> None:
+        """Nobody is taken in."""
+
+    def observed(self) -> float:
+        """All of them."""
+        return 1.0
+
+    def close(self) -> None:
+        """There is nothing to remove."""
 
 
 def _name(id_: str) -> str:

@@ -16,16 +16,21 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.attach.batch_history import SeenBatch, from_progress
+
+#: Queries that ended and are kept, since they may be started again from their checkpoints.
+KEPT = 50
 
 
 class QueryWatch:
     """What is known of one query: its batches, whether it runs, how it ended."""
 
     def __init__(self, id_: str, name: str, trigger: float, run: str = "") -> None:
-        self.id, self.name, self.trigger = id_, name, trigger
-        self._run = run
+        self.id, self.name, self._run = id_, name, run
+        #: Seconds between two batches; 0 where they follow each other at once, or until it is known.
+        self.trigger, self.trigger_known = max(trigger, 0.0), trigger >= 0
         self.running = True
         self.ended: str | None = None  # why it failed; empty for a normal end
         self.restarts = 0
@@ -41,6 +46,16 @@ class QueryWatch:
                 return  # reports of an idle trigger repeat the batch before
             self._last = batch
             self._new.append(batch)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the present run has told of a batch."""
+        return self._last is not None
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is anything to tell: a query that ended has no load, and waits for nothing."""
+        return self.running or bool(self._new)
 
     def take(self) -> list[SeenBatch]:
         """Batches that finished since the last call."""
@@ -61,6 +76,11 @@ class QueryWatch:
                 if isnan(batch.busy):
                     self._new[i] = replace(batch, busy=busy_a_second * batch.working, slots=slots)
 
+    def found(self, trigger: float | None) -> None:
+        """Its trigger was looked up; None where Spark does not know the query at the moment."""
+        if trigger is not None:
+            self.trigger, self.trigger_known = trigger, True
+
     def started(self, run: str) -> None:
         """The same query runs again, from its checkpoint; nothing happens where it is the run that is known."""
         with self._lock:
@@ -68,6 +88,7 @@ class QueryWatch:
                 return
             self._run, self._last = run, None
             self.restarts += 1
+            self.trigger_known = False  # it may be another one now
             self.running, self.ended = True, None
 
     def terminated(self, run: str, error: str | None) -> None:
@@ -91,11 +112,16 @@ class Watcher(StreamingQueryListener):
         #: CPU seconds that the callbacks have cost this process.
         self.cpu = 0.0
 
-    def begin(self) -> "Watcher":
-        """Listen, and take over the queries that already run."""
+    def begin(self, known: StreamingQuery | None = None) -> "Watcher":
+        """Listen, and take over the queries that already run; ``known`` is one that may have ended before anybody listened."""
         self._session.streams.addListener(self)
         for query in self._session.streams.active:
             self._started(str(query.id), str(query.runId), query.name)
+        if known is not None and str(known.id) not in self.queries:
+            run = str(known.runId)
+            self._started(str(known.id), run, known.name)
+            if not known.isActive:
+                self._ended(str(known.id), run, str(known.exception() or ""))
         return self
 
     def end(self) -> None:
@@ -121,28 +147,43 @@ class Watcher(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """A query ended."""
-        if (query := self.queries.get(str(event.id))) is not None:
-            query.terminated(str(event.runId), event.exception)
+        self._ended(str(event.id), str(event.runId), event.exception)
+
+    def _ended(self, id_: str, run: str, error: str | None) -> None:
+        if (query := self.queries.get(id_)) is not None:
+            query.terminated(run, error)
             self.changed.set()
 
     def _started(self, id_: str, run: str, name: str | None) -> None:
         if id_ in self.queries:
             self.queries[id_].started(run)
         elif self._wanted(id_, name):
-            self.queries[id_] = QueryWatch(id_, name or f"query-{id_[:8]}", -1.0, run)
+            self._add(QueryWatch(id_, name or f"query-{id_[:8]}", -1.0, run))
         self.changed.set()
 
+    def _add(self, new: QueryWatch) -> None:
+        """Watch one more; others read the queries at any time, so they get another dictionary.
+
+        Spark lets no two queries of one name run at the same time: one of the same name has ended, heard of or not.
+        """
+        others = [q for q in self.queries.values() if q.name != new.name]
+        ended = [q for q in others if not q.running]
+        gone = {q.id for q in ended[: max(0, len(ended) - KEPT)]}
+        self.queries = {q.id: q for q in (*others, new) if q.id not in gone}
+
     def resolve_triggers(self) -> None:
-        """Find the trigger intervals of new queries; not in the callback, which Spark waits for."""
+        """Find the trigger intervals of queries that began; not in the callback, which Spark waits for."""
         for query in self.queries.values():
-            if query.trigger < 0:
-                query.trigger = trigger_interval(self._session, query.id)
+            if query.running and not query.trigger_known:
+                query.found(trigger_interval(self._session, query.id))
 
 
-def trigger_interval(session: SparkSession, id_: str) -> float:
-    """Seconds between triggers; 0 where batches follow each other at once or it cannot be told."""
+def trigger_interval(session: SparkSession, id_: str) -> float | None:
+    """Seconds between triggers; 0 where batches follow each other at once or it cannot be told, None where none runs."""
     try:
         query: Any = session.streams.get(id_)
+        if query is None:
+            return None
         execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
         return float(execution.trigger().intervalMs()) / 1e3
     except Exception:  # noqa: BLE001 - Spark's inside, which may change: then batches tell the interval

@@ -6,6 +6,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,10 @@ class _SessionWatch(threading.Thread):
         while not self._over.wait(0.1):
             session = getattr(SparkSession, "_instantiatedSession", None)
             if session is not None and getattr(session.sparkContext, "_jsc", None) is not None:
+                # The program may start its next query hours after the last one ended.
+                options = {"linger": inf, **self._options}
                 self.autoscaler = Autoscaler(
-                    session, lambda id_, name: True, self._settings, self._policy, **self._options
+                    session, lambda id_, name: True, self._settings, self._policy, **options
                 )
                 if self._say is not None:
                     self._narrate(self.autoscaler, session, self._say)

@@ -1,6 +1,9 @@
 """What an autoscaler is told: bounds, target, policy and guards, checked before anything is touched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 from penstock.core.capacity import Knob
 from penstock.core.errors import PenstockError
@@ -28,7 +31,7 @@ class Settings:
     """
 
     executors: tuple[int, int] | None = (1, 8)
-    cpu: float | tuple[float, ...] | None = None
+    cpu: float | Sequence[float] | None = None
     target: float | None = None
     period: float = PERIOD
     dry_run: bool = False
@@ -38,29 +41,35 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.executors is not None:
-            least, most = self.executors
-            if not 1 <= least <= most:
-                raise PenstockError(
-                    f"The bounds of executors contradict: {least} to {most}; the least must be 1 or more "
-                    "and not above the most."
-                )
+            object.__setattr__(self, "executors", _bounds(self.executors))
         if any(not 0 < share <= 1 for share in self.shares) or list(self.shares) != sorted(set(self.shares)):
             raise PenstockError(
                 f"CPU shares must ascend within (0, 1], not {self.cpu}; use 0.5 or (0.4, 0.7, 1.0)."
             )
-        if self.target is not None and not self.target > 0:
-            raise PenstockError(f"The target must be above 0 seconds, not {self.target}.")
-        if self.target_lag is not None and not self.target_lag > 0:
-            raise PenstockError(f"The target_lag must be above 0 rows, not {self.target_lag}.")
-        if not self.period >= 0.1:
-            raise PenstockError(f"The period must be at least 0.1 seconds, not {self.period}.")
+        if self.target is not None and not (_is_number(self.target) and self.target > 0):
+            raise PenstockError(f"The target must be a number above 0 seconds, not {self.target!r}.")
+        if self.target_lag is not None and not (_is_number(self.target_lag) and self.target_lag > 0):
+            raise PenstockError(f"The target_lag must be a number above 0 rows, not {self.target_lag!r}.")
+        if not (_is_number(self.period) and self.period >= 0.1):
+            raise PenstockError(f"The period must be a number of at least 0.1 seconds, not {self.period!r}.")
+
+    @property
+    def scales(self) -> bool:
+        """Whether executors or CPU shares may be changed."""
+        return not self.dry_run and (self.executors is not None or self.cpu is not None)
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The CPU shares as levels; none where CPU is left alone."""
         if self.cpu is None:
             return ()
-        return self.cpu if isinstance(self.cpu, tuple) else (float(self.cpu),)
+        given: Any = self.cpu
+        levels = tuple(given) if isinstance(given, tuple | list) else (given,)
+        if not levels or not all(map(_is_number, levels)):
+            raise PenstockError(
+                f"CPU shares must be numbers within (0, 1], not {self.cpu!r}; use 0.5 or (0.4, 0.7, 1.0)."
+            )
+        return tuple(map(float, levels))
 
     @property
     def initial_share(self) -> float:
@@ -68,11 +77,34 @@ class Settings:
         return self.shares[-1]
 
 
+def _bounds(given: Any) -> tuple[int, int]:
+    """Least and most executors, or one sentence on what is wrong with them."""
+    pair = isinstance(given, tuple | list) and len(given) == 2
+    if not pair or not all(isinstance(count, Integral) for count in given):
+        raise PenstockError(
+            f"The bounds of executors must be two whole numbers, not {given!r}; use (1, 8), (4, 4) for four at any time, "
+            "or None to leave them alone."
+        )
+    least, most = map(int, given)
+    if not 1 <= least <= most:
+        raise PenstockError(
+            f"The bounds of executors contradict: {least} to {most}; the least must be 1 or more "
+            "and not above the most."
+        )
+    return least, most
+
+
+def _is_number(given: object) -> bool:
+    """Types are no promise: who attaches may write "5"."""
+    return isinstance(given, Real)
+
+
 def default_guards(settings: Settings) -> Guards:
     """Guards against what users of other autoscalers suffer from.
 
     No scale-down while a backlog is worked off or soon after a change; no growth while executors are still starting;
-    a growth that did not make rows faster is undone and remembered; at most 60 changes an hour.
+    a growth that did not make rows faster is undone and remembered, unless a backlog was worked off meanwhile; at most 60
+    changes an hour.
     """
     bounds = []
     if settings.executors is not None:

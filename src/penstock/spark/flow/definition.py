@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.dataflow.evolution import shapes_of
+from penstock.dataflow.evolution import channels_of, shapes_of
 from penstock.dataflow.graph import Graph
 from penstock.dataflow.layout import make_layout
 from penstock.dataflow.plan import Plan
@@ -31,6 +31,7 @@ class Definition:
         schemas = graph.schemas()
         self.sink_schemas = {s.name: schemas[s.stream.node, s.stream.port] for s in graph.sinks.values()}
         self.shapes = shapes_of(graph, self.regions)
+        self.channels = channels_of(graph, self.regions)
         self._wirings: list[tuple[Plan, Wiring]] = []
 
     def wiring(self, plan: Plan) -> Wiring:

@@ -28,18 +28,17 @@ def evolved(state: FlowState, definition: Definition, identity: Mapping[str, Any
             f"The flow '{definition.graph.name}' had the sources {', '.join(state.sources)} and has {', '.join(sources)}; "
             "offsets go by a source's place, so keep the sources as they were, or start with a new checkpoint folder."
         )
-    if before == now and state.shapes is not None:
-        return _with_clocks(state, definition)
     known = {
         n: replace(s, region=now[n].region if n in now else None)
         for n, s in before.items()
         if s.region is None
     }
-    if state.deferred and {**before, **known} != now:
+    if state.deferred and ({**before, **known} != now or not _same_channels(state, definition)):
         raise PenstockError(
             f"The flow '{definition.graph.name}' changed while parts of its batches wait for a later segment; start it once "
             "as it was and stop it, and then as it is now."
         )
+    _refuse_rows_without_function(state, definition)
     _refuse_renaming(state, before, now)
     operators = {
         name: _taken_over(name, kept, before[name], now[name])
@@ -47,7 +46,10 @@ def evolved(state: FlowState, definition: Definition, identity: Mapping[str, Any
         if name in now and name in before
     }
     regions = {name: region.name for region in definition.regions for name in region.operators}
-    taken = replace(state, operators=operators, shapes=now, sources=sources, regions=regions)
+    channels = definition.channels
+    taken = replace(
+        state, operators=operators, shapes=now, sources=sources, regions=regions, channels=channels
+    )
     return _with_clocks(taken, definition)
 
 
@@ -76,6 +78,25 @@ def shapes_in(state: FlowState, identity: Mapping[str, Any]) -> dict[str, Shape]
         for key, value in identity.items()
         if key.startswith(OPERATOR)
     }
+
+
+def _same_channels(state: FlowState, definition: Definition) -> bool:
+    """Whether messages that wait find the operators that they were sent to."""
+    if state.channels is not None:
+        return state.channels == definition.channels
+    regions = {region.name for region in definition.regions}
+    return all(set(deferred.plan.regions) == regions for deferred in state.deferred)
+
+
+def _refuse_rows_without_function(state: FlowState, definition: Definition) -> None:
+    """A run that was not stopped may have died before a function had its rows; if that is gone, they would be lost."""
+    functions = {name for name, sink in definition.graph.sinks.items() if callable(sink.to)}
+    for batch, name, _ in state.handed:
+        if name not in functions:
+            raise PenstockError(
+                f"The function of the sink '{name}', which is gone, may not have got the rows of batch {batch}, since the run "
+                f"before was not stopped; start the flow once with a function for '{name}' and stop it, and then as it is now."
+            )
 
 
 def _refuse_renaming(state: FlowState, before: Mapping[str, Shape], now: Mapping[str, Shape]) -> None:

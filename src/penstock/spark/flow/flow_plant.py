@@ -108,7 +108,7 @@ class FlowPlant(BatchedPlant[Profile]):
             seen.period,
             tuple(self._stage(p, seen, levels) for p in layout.pipelines),
             tuple(self._region(r, seen, layout) for r in self._program.definition.regions),
-            latency=latency(list(self._batches)[-1:], self._rate),
+            latency=self._latency(),
             slots=self._room.slots,
             extra={
                 "batches": 1.0,
@@ -118,6 +118,11 @@ class FlowPlant(BatchedPlant[Profile]):
             },
         )
         return BatchReport(observation, profile.plan == self._program.wanted, _effect(profile))
+
+    def _latency(self) -> Latency:
+        """Delays of the rows of the last batch."""
+        before = self._batches[-2] if len(self._batches) > 1 else None
+        return latency([self._batches[-1]], self._rate, self._trigger, before)
 
     def _power(self, now: float) -> dict[str, float]:
         """Watts drawn since the batch before, where the machine counts them."""
@@ -248,7 +253,6 @@ class FlowPlant(BatchedPlant[Profile]):
         shares = busy_shares(busy, pipeline, profile, self._span(seen), self._program)
         taken = float(sum(own.rows)) if own is not None else 0.0
         cpu = sum(own.cpu) if own is not None else 0.0
-        inside = [profile.operators[n] for n in pipeline.operators if n in profile.operators]
         last = profile.operators.get(pipeline.operators[-1])
         share = self._cpu(region)
         # On one worker, which a share below 1 slows down.
@@ -271,7 +275,8 @@ class FlowPlant(BatchedPlant[Profile]):
             busy_time=sum(busy),
             tuples_in=taken,
             tuples_out=float(last.rows_out) if last is not None else 0.0,
-            backlog=float(sum(o.waiting for o in inside)) + self._coming(profile, taken),
+            # Not what waits for other tuples of its key by a firing rule: no worker could take that.
+            backlog=self._coming(profile, taken),
             interarrivals=None if arrived is None else arrived.gaps,
             interarrival_rows=1.0 if arrived is None else arrived.rows,
             arrival_scv=varied.arrival_scv,

@@ -50,6 +50,8 @@ class FlowState:
     shapes: Mapping[str, Shape] | None = None
     #: The sources in the order in which Spark's log has their offsets; None where version 0.1 wrote the state.
     sources: tuple[str, ...] | None = None
+    #: What messages that wait go by; None where 0.2.0 or a version before it wrote the state.
+    channels: str | None = None
 
     @property
     def files(self) -> list[str]:
@@ -72,6 +74,7 @@ class FlowState:
             "regions": dict(self.regions),
             "shapes": None if self.shapes is None else {n: s.to_json() for n, s in self.shapes.items()},
             "sources": None if self.sources is None else list(self.sources),
+            "channels": self.channels,
         }
 
     @classmethod
@@ -90,6 +93,7 @@ class FlowState:
             value["regions"],
             None if shapes is None else {name: Shape.from_json(s) for name, s in shapes.items()},
             None if sources is None else tuple(sources),
+            value.get("channels"),
         )
 
     def counted(self, rows: int, results: int, dead: int) -> "FlowState":

@@ -60,6 +60,8 @@ class FlowProgram:
         self.plan = first
         #: The state whose rows are being given to functions, or were when a stop came.
         self.owed: FlowState | None = None
+        #: The rows that functions were given last, all of them.
+        self.given: tuple[tuple[int, str, str], ...] = ()
         self._last: BatchWork | None = None
         self._costs = RegionCosts(first.groups)
 
@@ -82,7 +84,11 @@ class FlowProgram:
         regions = {name: region.name for region in self.definition.regions for name in region.operators}
         sources = tuple(self.definition.graph.sources)
         return FlowState(
-            self._first, regions=regions, shapes=self.definition.shapes, sources=sources
+            self._first,
+            regions=regions,
+            shapes=self.definition.shapes,
+            sources=sources,
+            channels=self.definition.channels,
         ).to_json()
 
     def listen(self, listener: Listener) -> None:
@@ -219,7 +225,7 @@ class FlowProgram:
             to = self.definition.graph.sinks[name].to
             if callable(to):
                 to(read_back(spark, some, self.definition.sink_schemas[name]), batch)
-        self.owed = None
+        self.owed, self.given = None, state.handed
 
     def drained(self, engine: Engine, state: FlowState, prefix: str) -> tuple[FlowState, list[Publication]]:
         """Run everything that is deferred, step by step."""

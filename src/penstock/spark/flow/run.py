@@ -33,6 +33,8 @@ class FlowRun(MicroBatchRun[FlowProgram]):
 
     def _recovered(self) -> None:
         self._overfull: set[str] = set()
+        #: Totals of the runs before with the same checkpoint.
+        self.totals_before = self.totals
         if self._latest is None:
             return
         program, folder = self._program, self._checkpoint.folder
@@ -136,4 +138,18 @@ class FlowRun(MicroBatchRun[FlowProgram]):
         outcome = super()._settle()
         if outcome is not None:
             self._program.hand_over(self._spark, FlowState.from_json(outcome.state))
+        if self._ended.is_set():
+            self._commit_handed()
         return outcome
+
+    def _commit_handed(self) -> None:
+        """The functions have all their rows: the next start owes them nothing, and may have others."""
+        latest = self._latest
+        if latest is None or self._checkpoint.batches[-1] != latest.batch:
+            return
+        state = FlowState.from_json(latest.state)
+        if state.handed and state.handed == self._program.given:
+            state = replace(state, handed=())
+            latest = replace(latest, state=state.to_json(), files=state.files, outputs=())
+            self._checkpoint.commit(latest)
+            self._latest = latest
