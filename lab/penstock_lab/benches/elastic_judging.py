@@ -97,12 +97,12 @@ class Judge:
 def judge_against_fixed(
     page: ResultsPage, kept: CellRuns, own: Sequence[Cell], policy: str, goal: Goal
 ) -> None:
-    """The goals of an elastic policy: the target, at most 60 % of the static peak, less than the fewest fixed that will do, not behind ``Threshold`` on both counts."""
+    """The goals of an elastic policy: the target, at most 60 % of the static peak, not behind ``Threshold`` on both counts, less than the fewest fixed that will do."""
     by, judge = {c.way: c for c in own}, Judge(page, kept)
     judge.target(by[policy], goal)
     judge.against_peak(by[policy], static_peak(own), goal)
-    judge.against_smallest(by[policy], _fixed(own), goal)
     judge.not_behind(by[policy], by["Threshold"], goal)
+    judge.against_smallest(by[policy], _fixed(own), goal)
 
 
 def static_peak(cells: Sequence[Cell]) -> Cell:

@@ -1,9 +1,11 @@
 """A slack by recall: what answers lose is counted exactly, and the waiting follows it."""
 
+import uuid
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +15,7 @@ import penstock as ps
 from penstock.aggregates import count
 from penstock.core.errors import PenstockError
 from penstock.spark.query import judging
+from penstock.spark.runtime.folders import OutputFolder
 from penstock.testing.query_run import start_query_in_process
 
 SCHEMA = pa.schema(
@@ -137,6 +140,29 @@ def second_half(query, stream, folder):
     ends = sorted(given)[len(given) // 2 :]
     there = sum(len(true[e] & given[e]) for e in ends) / sum(len(true[e]) for e in ends)
     return there, float(np.mean(waits[len(waits) // 2 :]))
+
+
+@pytest.mark.parametrize("place", ["folder", "store"])
+def test_late_rows_are_judged_in_the_unit_of_the_time_and_wherever_they_lie(place, tmp_path, monkeypatch):
+    stream, found = drifting(3_000, 0.0), []
+    for unit, number in (("seconds", 1), ("milliseconds", 1000)):
+        if place == "store":
+            made, store = OutputFolder.made, f"memory://{uuid.uuid4().hex}"
+            monkeypatch.setattr(
+                OutputFolder, "made", lambda _, role, made=made, store=store: made(f"{store}/{role}", role)
+            )
+        query = ps.PreferenceQuery(
+            ps.top_k_of(5, by="a"), "t", "500 milliseconds", unit=unit,
+            disorder=ps.AdaptiveSlack(recall=0.9), pane_workers=1, window_workers=1,
+        )  # fmt: skip
+        run = start_query_in_process(query, SCHEMA, tmp_path / unit)
+        rows = stream.set_column(0, "t", pc.multiply(stream["t"], float(number)))
+        for start in range(0, rows.num_rows, 250):
+            run.feed(rows.slice(start, 250), 1)
+        found.append((run.state["judging"]["rows"], run.state["judging"]["lost"]))
+        monkeypatch.undo()
+    assert found[0] == found[1]
+    assert found[0][1] > 0
 
 
 def test_the_wait_follows_what_answers_lose(tmp_path):

@@ -257,6 +257,23 @@ def test_a_policy_by_name_decides_only_on_paper_in_a_dry_run_and_metrics_and_pag
     assert run.journal is journal
 
 
+def test_numbers_of_workers_that_are_given_hold_at_every_start_and_the_last_ones_otherwise(spark, tmp_path):
+    data, used = stream_files(tmp_path / "all", files=3), []
+    (tmp_path / "in").mkdir()
+    for number, given in enumerate([{"pane_workers": 1, "window_workers": 2}, {"pane_workers": 3}, {}]):
+        (tmp_path / "all" / f"{number:03d}.parquet").rename(tmp_path / "in" / f"{number:03d}.parquet")
+        run = offers(**given).start(
+            as_stream(spark, tmp_path / "in"),
+            output=tmp_path / "out",
+            checkpoint=tmp_path / "ck",
+            available_now=True,
+        )
+        run.await_termination()
+        used.append((run.progress["pane_workers"], run.progress["window_workers"]))
+    assert used == [(1, 2), (3, 2), (3, 2)]
+    assert windows_of(pq.read_table(tmp_path / "out")) == brute_force(data, upto=punctuation_of(run))
+
+
 # Settings with which a short run has something to change: busy stages are to have more workers, or idle ones fewer.
 @pytest.mark.parametrize(
     "policy",
@@ -372,6 +389,15 @@ def test_an_empty_static_frame_gives_no_windows(spark):
     query = ps.PreferenceQuery(ps.skyline_of(ps.minimize("x")), time="t", window="2 seconds")
     assert query.evaluate(frame).count() == 0
     assert ps.skyline_of(ps.minimize("x")).of(frame).count() == 0
+
+
+def test_partitions_of_which_no_row_can_be_used_are_left_out(spark):
+    frame = spark.createDataFrame([(1.0, None), (1.5, 2.0)], "t double, x double").repartition(2, "t")
+    frame = frame.union(spark.createDataFrame([(0.5, None)], "t double, x double"))
+    best = ps.skyline_of(ps.minimize("x"))
+    query = ps.PreferenceQuery(best, time="t", window="2 seconds")
+    assert [r.x for r in query.evaluate(frame).collect()] == [2.0]
+    assert [r.x for r in best.of(frame).collect()] == [2.0]
 
 
 @pytest.mark.parametrize(

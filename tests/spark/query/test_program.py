@@ -16,6 +16,7 @@ from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.preference.factor import factors_among
 from penstock.preference.preference import Preference
 from penstock.preference.splitting import StatisticSplitting
+from penstock.spark.query import query_state
 from penstock.spark.query.outputs import QueryOutputs
 from penstock.spark.query.program import QueryProgram
 from penstock.spark.runtime.checkpoint import Checkpoint
@@ -291,6 +292,25 @@ def test_state_stays_bounded_however_long_the_stream(tmp_path):
     sizes.append(len(state["parts"]))
     assert sizes[1] <= sizes[0]
     assert len(state["pane_times"]) <= 20
+
+
+@pytest.mark.parametrize("most", [2**31, 2**32])  # the latter: as earlier versions went on
+@pytest.mark.parametrize("name", ["skyline", "top-k"])
+def test_ids_of_parts_begin_again_where_there_are_no_more(tmp_path, monkeypatch, name, most):
+    case = Case(name, 10, 2, (), "SHARED", "AS_PID", ps.KSlack(), [(2, 2)])
+    rng = np.random.default_rng(2)
+    stream = [
+        [Row(int(t), float(rng.integers(9)), int(rng.integers(9)), "x") for t in range(10 * k, 10 * k + 10)]
+        for k in range(6)
+    ]
+    right, _ = run(case, stream, tmp_path / "right")
+    monkeypatch.setattr(query_state, "MOST_PARTS", most, raising=False)
+    first = QueryProgram.first_state
+    monkeypatch.setattr(QueryProgram, "first_state", lambda self: {**first(self), "next_part": 2**31 - 9})
+    results, state = run(case, stream, tmp_path / "over")
+    assert by_window(case, results) == by_window(case, right)
+    assert len(by_window(case, right)) > 10
+    assert (state["next_part"] > 2**31) == (most > 2**31)
 
 
 @pytest.mark.parametrize("name", ["k-dominant", "top-delta"])

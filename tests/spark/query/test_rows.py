@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PenstockError
+from penstock.preference.points import minimize, points_of
 from penstock.spark.query.routing import UNITS, check_rows, check_time_column
 from penstock.spark.query.window_rows import time_array, time_type
 
@@ -31,6 +32,8 @@ SECONDS = pa.array([1.0])
         (SECONDS, [None], pa.float64(), "x is null"),
         (SECONDS, [float("nan")], pa.float64(), "x is not a number"),
         (SECONDS, [2**60], pa.int64(), "x is an integer beyond 2^53"),
+        (SECONDS, [datetime(9999, 12, 31)], pa.timestamp("us", "UTC"), "x is a time beyond 2^53 us"),
+        (SECONDS, [2**60], pa.duration("us"), "x is a time beyond 2^53 us"),
     ],
 )
 def test_a_row_that_cannot_be_used_says_why(times, values, kind, reason):
@@ -109,6 +112,13 @@ def test_a_time_column_that_is_not_there_or_no_time_is_told_with_what_could_be()
         r"or 'nanoseconds' since 1970\)\.$",
     ):
         check_time_column(schema, "when")
+
+
+def test_what_can_be_used_has_points():
+    times = pa.array([0, 2**53, None, 2**53 + 1, -(2**53) - 1], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    checked = check_rows(pa.record_batch({"t": [1] * 5, "x": times}), "t", ["x"])
+    assert points_of(checked.rows, [minimize("x")])[:, 0].tolist() == [0.0, 2.0**53]
+    assert checked.bad.num_rows == 3
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])

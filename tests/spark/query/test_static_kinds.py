@@ -66,6 +66,22 @@ def test_the_windows_of_a_table_are_those_of_brute_force_in_the_same_kind(rows):
         assert len(frame) == sum(map(len, right.values()))
 
 
+@pytest.mark.parametrize(
+    "preference",
+    [
+        ps.skyline_of(ps.minimize("x")),
+        ps.top_k_of(1, by="x"),
+        ps.top_delta_of(1, ps.minimize("x"), ps.minimize("t")),
+    ],
+)
+def test_a_table_of_which_no_row_can_be_used_has_no_answer(preference):
+    query = ps.PreferenceQuery(preference, time="t", window="2 seconds")
+    for given_table in kinds(pa.table({"t": [1.0], "x": [float("nan")]})):
+        for answer in (query.evaluate(given_table), preference.of(given_table)):
+            assert type(answer) is type(given_table)
+            assert len(answer) == 0
+
+
 def test_other_things_are_refused_in_one_sentence():
     query = ps.PreferenceQuery(SKYLINE, time="at", window="2 seconds")
     with pytest.raises(PenstockError, match="a pandas DataFrame or an Arrow table, not list"):

@@ -289,6 +289,14 @@ def test_the_windows_of_a_table_are_those_of_brute_force_in_the_same_kind(query,
 
 
 @pytest.mark.spark
+def test_a_partition_whose_times_are_all_null_is_left_out(spark):
+    frame = spark.createDataFrame([(None, 1.0)], "t double, x double")
+    frame = frame.union(spark.createDataFrame([(1.0, 2.0)], "t double, x double"))
+    query = ps.WindowQuery({"n": count(), "half": quantile_of("x", 0.5)}, time="t", window="2 seconds")
+    assert [(r.n, r.half) for r in query.evaluate(frame).collect()] == [(1, 2.0)]
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("engine", ["jobs", "resident"])
 def test_a_window_query_on_spark_goes_on_from_its_checkpoint(spark, tmp_path, engine):
     rng = np.random.default_rng(3)

@@ -7,6 +7,7 @@ from penstock.spark.runtime.arrow_data import (
     binary_column,
     binary_values,
     from_buffer,
+    read_rows,
     read_segment,
     to_buffer,
     write_segments,
@@ -17,6 +18,15 @@ def test_each_segment_is_read_on_its_own(tmp_path):
     tables = [pa.table({"x": [1, 2]}), pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [3]})]
     name = write_segments(tmp_path, "w0", tables[0].schema, tables)
     assert [read_segment(tmp_path, name, i)["x"].to_pylist() for i in range(3)] == [[1, 2], [], [3]]
+
+
+def test_rows_that_an_earlier_version_wrote_in_another_zone_are_of_the_same_moments(tmp_path):
+    times = pa.array([0, None], pa.int64()).cast(pa.timestamp("us", "Europe/Rome"))
+    table = pa.table({"t": times, "x": [1, 2]})
+    name = write_segments(tmp_path, "w0", table.schema, [table])
+    found = read_rows(tmp_path, name, 0)
+    assert found.schema.field("t").type == pa.timestamp("us", "UTC")
+    assert found.to_pylist() == table.to_pylist()
 
 
 def test_numbers_are_mapped_not_copied(tmp_path):

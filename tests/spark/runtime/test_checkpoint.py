@@ -15,6 +15,7 @@ from penstock.spark.runtime.arrow_data import write_segments
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.folders import OutputFolder
 from penstock.spark.runtime.manifest import Manifest, Publication
+from penstock.spark.runtime.output_places import OutputPlaces
 from penstock.spark.runtime.paths import local_path
 from penstock.testing.crashes import kill_at
 from waiting import PATIENCE
@@ -242,6 +243,37 @@ def test_a_damaged_newest_version_falls_back_to_the_one_before_and_spark_goes_ba
     assert logs == {"offsets": ["0", "1", "2"], "commits": ["0", "1"]}
     visible = sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
     assert visible == ["part-000000000-0000.parquet", "part-000000001-0000.parquet"]
+
+
+def test_what_a_batch_that_runs_again_gave_out_before_goes_with_it_whatever_its_kind(tmp_path):
+    places = OutputPlaces(tmp_path / "ck", tmp_path / "out")
+    folders = {folder.role: folder for folder in (places.results("output"), places.dead_letters(None))}
+
+    def started():
+        checkpoint = Checkpoint(tmp_path / "ck", IDENTITY)
+        checkpoint.recover(folders)
+        return checkpoint
+
+    checkpoint = started()
+    for batch in range(2):
+        name = committed(checkpoint, folders["output"], batch)
+        outputs = []
+        for role, final in (
+            ("output", f"part-{batch:09d}-settled-0000.parquet"),
+            ("dead-letter", f"part-{batch:012d}-abcdef-0-17.parquet"),
+        ):
+            staged = Path(folders[role].staging) / f"{batch}.parquet"
+            staged.write_text("rows")
+            outputs.append(folders[role].publication(str(staged), final))
+        checkpoint.commit(Manifest(batch, {"batch": batch}, [name], outputs))
+    checkpoint.close()
+    visible = sorted(path.name for path in (tmp_path / "out").rglob("part-*"))
+    assert len(visible) == 6
+    flip_a_byte(checkpoint.state_folder / name)
+    started().close()
+    assert sorted(path.name for path in (tmp_path / "out").rglob("part-*")) == [
+        name for name in visible if int(name.split("-")[1]) == 0
+    ]
 
 
 def test_without_a_whole_version_one_sentence_names_the_file(tmp_path):

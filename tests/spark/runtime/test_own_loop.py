@@ -1,6 +1,7 @@
 """The run's own loop over a source that has more rows than a batch may take."""
 
 import time
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -9,8 +10,10 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from penstock.spark.runtime import batch_size
+from penstock.spark.runtime.first_offset import kept_first, known_first
+from penstock.spark.runtime.locations import location
 from penstock.spark.runtime.own_loop import Begin, OwnLoop
-from penstock.spark.runtime.python_source import PythonSource
+from penstock.spark.runtime.python_source import PythonSource, Span
 from penstock.spark.sources.pacing import rows_allowed
 from waiting import until
 
@@ -59,6 +62,40 @@ def ends_of_batches(reader, slow=1e-4):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(batch_size.BatchSize, "of", classmethod(lambda cls, trigger: cls(0.05, 0.05, 400)))
+
+
+class Growing(Numbers):
+    """Rows come while nobody reads; a new stream begins with what comes next."""
+
+    def __init__(self, there):
+        self.there = there
+
+    def initialOffset(self):
+        return {"row": self.there}
+
+    def latestOffset(self, start, limit):
+        return {"row": self.there}
+
+
+@pytest.mark.parametrize("place", ["memory://first-offsets/ck", None])
+def test_a_stream_begins_where_its_first_run_began_though_that_had_no_row(tmp_path, place):
+    folder, spans = location(place or tmp_path), []
+    if place is None:
+        (tmp_path / "penstock").mkdir()
+
+    def run(there):
+        source = PythonSource(Growing(there), pa.schema([]), StructType())
+        begin = Begin.of(None, None, partial(kept_first, folder, source.first))
+        loop = OwnLoop(source, lambda rows, number, span: spans.append(span), begin, 0.0, available_now=True)
+        assert loop.start().wait(None)
+        assert loop.error is None
+
+    assert known_first(folder) is None
+    run(10)
+    assert spans == []
+    run(15)
+    assert spans == [Span({"row": 10}, {"row": 15})]
+    assert known_first(folder) == {"row": 10}
 
 
 def test_what_waits_is_taken_in_pieces_by_their_time(small):

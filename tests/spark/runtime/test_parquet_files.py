@@ -215,3 +215,48 @@ def test_a_run_reads_files_by_its_workers_and_spark_knows_how_many_rows(spark, t
     assert len(given) >= 2
     answer = [row for row in query.evaluate(whole).to_pylist() if row["window_start"] in given]
     assert sorted(map(repr, made)) == sorted(map(repr, answer))
+
+
+@pytest.fixture
+def zone_of_session(spark):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    yield lambda zone: spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.parametrize(
+    ("zone", "engines"), [("Etc/UTC", ("resident",) * 2), ("Europe/Rome", ("jobs", "resident"))]
+)
+def test_rows_of_all_ways_go_together_in_any_zone_of_the_session(
+    spark, zone_of_session, tmp_path, zone, engines
+):
+    """More files than workers read themselves come as a DataFrame, or in tasks of Spark's; a single one does not."""
+    zone_of_session(zone)
+    (tmp_path / "in").mkdir()
+    query = ps.PreferenceQuery(
+        ps.skyline_of(ps.minimize("x"), ps.maximize("seen")),
+        time="t", window="1 second", disorder=ps.FixedDelay("1 second"), pane_workers=2, window_workers=2,
+    )  # fmt: skip
+    for engine, files in zip(engines, (range(65), range(65, 66)), strict=True):
+        for number in files:
+            times = pa.array(np.arange(4) * 250_000 + number * 50_000, pa.timestamp("us", "UTC"))
+            rows = pa.table({"t": times, "x": [1.0 * number, 3.0, 2.0, 5.0], "seen": times})
+            pq.write_table(rows, tmp_path / "in" / f"{number:02}.parquet")
+        stream = spark.readStream.schema("t timestamp, x double, seen timestamp").parquet(
+            str(tmp_path / "in")
+        )
+        run = query.start(
+            stream, output=tmp_path / "out", checkpoint=tmp_path / "ck", available_now=True, engine=engine
+        )
+        run.await_termination()
+    assert run.progress["totals"]["rows"] == 66 * 4
+    made = pq.read_table(tmp_path / "out")
+    assert (
+        made.schema.field("window_start").type == made.schema.field("seen").type == pa.timestamp("us", "UTC")
+    )
+    given = set(made["window_start"].to_pylist())
+    answer = query.evaluate(pq.read_table(tmp_path / "in")).to_pylist()
+    assert len(given) == 3
+    assert sorted(map(repr, made.to_pylist())) == sorted(
+        repr(r) for r in answer if r["window_start"] in given
+    )

@@ -2,12 +2,16 @@
 
 import os
 import signal
+import time
 from collections import Counter
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import Row, StructType
 
 import penstock as ps
 from penstock.core.capacity import Knob
@@ -15,6 +19,8 @@ from penstock.core.decision import Change, Decision
 from penstock.core.errors import PenstockError
 from penstock.core.guards import Guards
 from penstock.core.journal import MemoryJournal
+from penstock.spark.runtime import milestones, spark_log
+from penstock.spark.runtime.python_source import Read, python_source_of
 from penstock.spark.sources.demo_sources import played
 from waiting import until
 
@@ -82,6 +88,149 @@ def test_workers_read_a_python_source_themselves_and_a_restart_goes_on_exactly_t
     checked(expected, tmp_path / "out")
     with pytest.raises(PenstockError, match="same source, unchanged"):
         question().start(traffic(spark).select("*"), **places)
+
+
+def from_now_on(path):
+    """A source whose rows are the lines of a file, and which begins with what comes next."""
+
+    class Lines(InputPartition):
+        def __init__(self, first, last):
+            self.first, self.last = first, last
+
+    class Reader(DataSourceStreamReader):
+        def end(self):
+            return {"line": len(path.read_text().splitlines())}
+
+        def initialOffset(self):
+            return self.end()
+
+        def latestOffset(self, start=None, limit=None):
+            return self.end()
+
+        def partitions(self, start, end):
+            return [Lines(start["line"], end["line"])]
+
+        def read(self, partition):
+            for line in path.read_text().splitlines()[partition.first : partition.last]:
+                yield float(line), float(line)
+
+    class FromNowOn(DataSource):
+        @classmethod
+        def name(cls):
+            return "from-now-on"
+
+        def schema(self):
+            return "t double, x double"
+
+        def streamReader(self, schema):
+            return Reader()
+
+    return FromNowOn
+
+
+def test_what_comes_between_two_runs_is_read_though_the_first_one_had_no_row(spark, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_text("1\n2\n")
+    spark.dataSource.register(from_now_on(lines))
+    query = ps.PreferenceQuery(ps.skyline_of(ps.minimize("x")), time="t", window="2 seconds", pane_workers=1)
+    places = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "engine": "resident"}
+    run = query.start(spark.readStream.format("from-now-on").load(), trigger="50 milliseconds", **places)
+    run.stop()
+    with lines.open("a") as file:
+        file.write("3\n4\n5\n6\n7\n")
+    run = query.start(spark.readStream.format("from-now-on").load(), available_now=True, **places)
+    run.await_termination()
+    assert run.progress["totals"]["rows"] == 5
+
+
+def test_a_first_batch_that_spark_planned_and_nobody_committed_is_left_to_spark(spark, tmp_path, monkeypatch):
+    places = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "available_now": True}
+
+    def fails(point, batch):
+        if point == "before-commit":
+            raise RuntimeError("the end")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(milestones, "hooks", [fails])
+        run = question().start(traffic(spark, rowsPerBatch="9000"), engine="jobs", **places)
+        with pytest.raises(Exception, match="the end"):
+            run.await_termination(300)
+    assert spark_log.has_planned(tmp_path / "ck" / "spark", 0)
+    run = question().start(traffic(spark, rowsPerBatch="9000"), engine="resident", **places)
+    assert run.query is not None  # Spark's own
+    run.await_termination(300)
+
+
+@pytest.fixture
+def host_in_rome():
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Europe/Rome"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+def moments(values):
+    """A source of these values, as a stream."""
+
+    class Reader(DataSourceStreamReader):
+        def initialOffset(self):
+            return {"row": 0}
+
+        def latestOffset(self, start=None, limit=None):
+            return {"row": len(values)}
+
+        def partitions(self, start, end):
+            return [InputPartition(None)]
+
+        def read(self, partition):
+            yield from values
+
+    class Moments(DataSource):
+        @classmethod
+        def name(cls):
+            return "moments"
+
+        def schema(self):
+            return "t timestamp, x double"
+
+        def streamReader(self, schema):
+            return Reader()
+
+    return Moments
+
+
+def test_times_without_a_zone_are_what_spark_takes_them_for(spark, host_in_rome):
+    from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches  # Spark's own, where it is
+
+    noon = datetime(2024, 7, 1, 12)
+    values = [(noon, 1.0), Row(x=2.0, t=noon), (noon.replace(tzinfo=UTC), 3.0), Row(noon, 4.0)]
+    spark.dataSource.register(moments(values))
+    source = python_source_of(spark.readStream.format("moments").load())
+    (reading,) = source.readings({"row": 0}, {"row": len(values)})
+    (made,) = reading()
+    (read_by_spark,) = records_to_arrow_batches(iter(values), 100, source.spark_schema, None)
+    assert made == read_by_spark
+    assert [t.hour for t in made["t"].to_pylist()] == [10, 10, 12, 10]
+
+
+def test_an_empty_batch_of_other_types_is_a_batch_without_rows():
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("x", pa.float64())])
+    given = pa.record_batch(
+        {"x": pa.array([], pa.int32()), "t": pa.array([], pa.timestamp("us", "Europe/Rome"))}
+    )
+
+    class Reader(DataSourceStreamReader):
+        def read(self, partition):
+            yield given
+
+    (made,) = Read(Reader(), InputPartition(None), schema, StructType())()
+    assert made.schema == schema
+    assert made.num_rows == 0
 
 
 def test_logs_of_a_query_have_no_checksum_files_and_the_session_keeps_its_settings(spark, tmp_path, expected):

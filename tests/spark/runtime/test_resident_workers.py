@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.channel import Channel, PeerLostError, StrangerError, listener
-from penstock.spark.runtime.engine import BatchRows, JobsEngine, ResidentEngine, Stage, with_retries
+from penstock.spark.runtime.engine import BatchRows, JobsEngine, Lane, ResidentEngine, Stage, with_retries
 from penstock.spark.runtime.task import partition_id
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 from penstock.testing.frames import InProcessSession
@@ -191,6 +192,38 @@ def test_what_a_stage_raises_reaches_the_driver_and_the_workers_go_on(engine):
     with pytest.raises(RuntimeError, match="ValueError: no such thing"):
         engine.run(rows, [Stage(Raises(ValueError("no such thing")), SCHEMA)])
     assert counted(engine.run(rows, STAGES)) == {1: 1, 2: 1, 3: 1}
+
+
+class WaitsFor:
+    """A stage that says that it has begun, and goes on once a file is there."""
+
+    def __init__(self, folder):
+        self.begun, self.go = str(folder / "begun"), str(folder / "go")
+
+    def __call__(self, batches):
+        open(self.begun, "w").close()
+        until(lambda: os.path.exists(self.go), "the stage may go on")
+        yield from send(batches)
+
+
+def test_a_failure_in_one_lane_leaves_the_job_in_the_other_alone(processes, tmp_path):
+    engine = ResidentEngine(Workers(processes), 2, patience=300.0)
+    assert engine.workers.wait_for(2, 300.0) == 2
+    rows, stage = BatchRows(readings=[Keys(list(range(60)))], schema=SCHEMA), WaitsFor(tmp_path)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(engine.run, rows, [Stage(stage, SCHEMA), *STAGES[1:]], Lane(0, (1, 1)))
+            until(lambda: os.path.exists(stage.begun), "the first job has begun")
+            with pytest.raises(PenstockError, match=r"^One sentence$"):
+                engine.run(rows, [Stage(Raises(PenstockError("One sentence")), SCHEMA)], Lane(1, (1, 1)))
+            open(stage.go, "w").close()
+            try:
+                assert counted(first.result(30.0)) == dict.fromkeys(range(60), 1)
+            finally:
+                for process in processes.started:  # or a job that hangs would keep the pool for ever
+                    process.kill()
+    finally:
+        engine.close()
 
 
 def test_objects_that_are_kept_travel_once_and_reach_workers_that_come_later(engine):

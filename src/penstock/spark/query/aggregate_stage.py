@@ -22,7 +22,7 @@ from penstock.spark.query.query_state import QueryState
 from penstock.spark.query.reports import NumberedStage, WindowReport, run_stage
 from penstock.spark.query.window_rows import Span, time_array, time_type
 from penstock.spark.query.window_stage import Windowed, WindowStep, added, closing_panes
-from penstock.spark.runtime.arrow_data import read_segment, write_parquet, write_segments
+from penstock.spark.runtime.arrow_data import read_rows, read_segment, write_parquet, write_segments
 from penstock.spark.runtime.engine import Engine
 
 KIND = "aggregates"
@@ -124,7 +124,7 @@ class AggregateStage(NumberedStage):
         )
 
     def _pane(self, pane: int, number: int) -> pa.Table:
-        tables = [read_segment(self.state_folder, p.file, p.segment) for p in self.parts if p.pane == pane]
+        tables = [read_rows(self.state_folder, p.file, p.segment) for p in self.parts if p.pane == pane]
         return self.grouped.combined([self._mine(t, number) for t in tables])
 
     def _mine(self, table: pa.Table, number: int) -> pa.Table:
@@ -146,7 +146,7 @@ class AggregateStage(NumberedStage):
             panes = index.column(CODE).to_pylist()
             stacks.turned = max(stacks.turned, panes[0])
             for at, pane in enumerate(panes[1:], start=1):
-                table = read_segment(self.state_folder, file, at)
+                table = read_rows(self.state_folder, file, at)
                 (fronts.setdefault(pane, []) if kind == "front" else merged).append(table)
 
         def cut(table: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.preference.panes import PaneModel
 from penstock.spark.flow.inspection import latest_of
 from penstock.spark.query.query_state import QueryState
-from penstock.spark.runtime.arrow_data import read_segment
+from penstock.spark.runtime.arrow_data import read_rows
 from penstock.spark.runtime.locations import location, size_of
 
 
@@ -53,7 +53,7 @@ def values_of_pane(
     """What is kept of a pane: rows of a preference query, partial results of a window query."""
     _, latest, _ = latest_of(folder)
     state, base = QueryState.from_json(latest.state), location(folder) / "penstock" / "state"
-    tables = [read_segment(base, p.file, p.segment) for p in state.parts if p.pane == pane]
+    tables = [read_rows(base, p.file, p.segment) for p in state.parts if p.pane == pane]
     rows: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist() if tables else []
     chosen = [r for r in rows if all(str(r.get(n)) == v for n, v in (where or {}).items())]
     return [{n: v for n, v in r.items() if not n.startswith("__")} for r in chosen[:limit]]

@@ -8,12 +8,10 @@ answer would have had a say as well, so there it is a close estimate.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.core.arrays import Floats, Ints
 from penstock.disorder import AdaptiveSlack, InOrder
@@ -24,8 +22,9 @@ from penstock.spark.query.pane_stage import GroupedPreference
 from penstock.spark.query.query_state import Judging, QueryState
 from penstock.spark.query.reports import NumberedStage, run_stage
 from penstock.spark.query.routing import check_rows
-from penstock.spark.runtime.arrow_data import read_segment, write_segments
+from penstock.spark.runtime.arrow_data import in_utc, read_rows, write_segments
 from penstock.spark.runtime.engine import Engine
+from penstock.spark.runtime.locations import location, read_parquet, remove
 from penstock.spark.runtime.report import Report
 
 #: Answers and late rows kept at the most; beyond it the oldest windows are judged early.
@@ -65,6 +64,8 @@ class JudgingStep:
     prefix: str
     #: Whether files of late rows are needed further on.
     keeps_late: bool
+    #: What a time counts that is no timestamp.
+    unit: str = "seconds"
 
     def run(
         self,
@@ -94,10 +95,10 @@ class JudgingStep:
             limit,
             tuple(answers),
             tuple(late),
+            self.unit,
         )
         (report,) = run_stage(engine, stage, JudgingReport, 1)
-        for file in () if self.keeps_late else late:
-            Path(file).unlink(missing_ok=True)
+        remove(() if self.keeps_late else map(location, late))
         disorder = state.disorder
         if report.rows:
             disorder = self.slack.judge(disorder, report.rows, report.lost, report.given_up / report.rows)
@@ -126,6 +127,7 @@ class JudgingStage(NumberedStage):
     limit: int
     answers: tuple[str, ...]
     late: tuple[str, ...]
+    unit: str = "seconds"
 
     def piece(self, number: int) -> JudgingReport:
         """All of it."""
@@ -155,11 +157,9 @@ class JudgingStage(NumberedStage):
         return group_codes(rows, [first, *self.grouped.by, *diffs])
 
     def _answers(self) -> pa.Table | None:
-        tables = (
-            [] if self.before.answers is None else [read_segment(self.state_folder, self.before.answers, 0)]
-        )
+        tables = [] if self.before.answers is None else [read_rows(self.state_folder, self.before.answers, 0)]
         for file in self.answers:
-            rows = pq.read_table(file, columns=["window_start", *self._columns])
+            rows = in_utc(read_parquet(location(file), ["window_start", *self._columns]))
             starts = _microseconds(rows["window_start"].combine_chunks())
             numbers = pa.array(starts // self.model.slide_us)
             tables.append(_plain(rows, self._columns).append_column(_WINDOW, numbers))
@@ -167,11 +167,11 @@ class JudgingStage(NumberedStage):
 
     def _late(self) -> pa.Table | None:
         """What panes keep of their late rows."""
-        tables = [] if self.before.late is None else [read_segment(self.state_folder, self.before.late, 0)]
+        tables = [] if self.before.late is None else [read_rows(self.state_folder, self.before.late, 0)]
         names = list(dict.fromkeys([self.time, *self._columns]))
         for file in self.late:
-            for batch in pq.read_table(file, columns=names).combine_chunks().to_batches():
-                panes = pa.array(self.model.pane_of(check_rows(batch, self.time, ()).times))
+            for batch in in_utc(read_parquet(location(file), names)).combine_chunks().to_batches():
+                panes = pa.array(self.model.pane_of(check_rows(batch, self.time, (), self.unit).times))
                 tables.append(
                     _plain(pa.Table.from_batches([batch]), self._columns).append_column(_PANE, panes)
                 )

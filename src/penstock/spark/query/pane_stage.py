@@ -20,7 +20,7 @@ from penstock.preference.points import Codes, Points, points_of
 from penstock.preference.preference import Preference
 from penstock.spark.query.reports import CloseReport, FoldedPart, FoldReport, NumberedStage
 from penstock.spark.query.routing import unpack
-from penstock.spark.runtime.arrow_data import binary_values, read_segment, write_segments
+from penstock.spark.runtime.arrow_data import binary_values, read_rows, write_segments
 
 REPORT_SCHEMA = StructType().add("kind", StringType()).add("report", StringType())
 
@@ -145,7 +145,7 @@ class PaneStage:
         )
 
     def _merged(self, held: Part | None, rows: pa.Table) -> pa.Table:
-        before = None if held is None else read_segment(self.state_folder, held.file, held.segment)
+        before = None if held is None else read_rows(self.state_folder, held.file, held.segment)
         if self.in_order:
             return rows if before is None else pa.concat_tables([before, rows])
         if before is not None and held is not None and held.raw:
@@ -168,7 +168,7 @@ class CloseStage(NumberedStage):
         """One pane's part."""
         started = time.perf_counter()
         part = self.parts[number]
-        rows = read_segment(self.state_folder, part.file, part.segment)
+        rows = read_rows(self.state_folder, part.file, part.segment)
         result = self.grouped.select(rows.sort_by(self.time))
         file = write_segments(self.state_folder, f"{self.prefix}-c{number}", result.schema, [result])
         return CloseReport(number, file, result.num_rows, time.perf_counter() - started)

@@ -46,7 +46,8 @@ class PreferenceQuery(StreamQuery, _Preferred):
         Window stage: ``"SHARED"`` (default: each pane is combined once), or the papers' ``"WIN_RR"``, ``"WIN_FB"``,
         ``"WIN_FB_MERGE"``. The answers are the same.
     pane_workers, window_workers
-        Workers of the two stages at the start; by default one for each core.
+        Workers of the two stages at the start; by default one for each core, or as many as the run with the same
+        checkpoint had last.
     overlap
         Give each stage workers of its own: windows that a batch completes are computed while the next batch is folded.
         More throughput where both stages cost about the same, answers one batch later. By default the stages run in turn

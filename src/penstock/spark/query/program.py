@@ -28,6 +28,7 @@ from penstock.spark.query.reports import CloseReport, run_stage
 from penstock.spark.query.routing import Lift
 from penstock.spark.query.window_rows import result_schema
 from penstock.spark.query.window_stage import PLAIN, Windowed, WindowStep, closing_parts
+from penstock.spark.runtime.arrow_data import utc_schema
 from penstock.spark.runtime.engine import Effort, Engine, InLane, Lane
 from penstock.spark.runtime.manifest import Publication
 from penstock.spark.runtime.milestones import reached
@@ -66,7 +67,8 @@ class QueryProgram:
         listeners: Listeners[QueryFigures] | None = None,
     ) -> None:
         self.query = query
-        self.schema = schema
+        self._input = schema
+        self.schema = utc_schema(schema)
         self.outputs = outputs
         self.trigger = trigger
         self.listeners = Listeners[QueryFigures]() if listeners is None else listeners
@@ -138,7 +140,7 @@ class QueryProgram:
             "slide in microseconds": self.model.slide_us,
             "group columns": list(self.query.groups),
             "disorder handling": repr(self.query.disorder),
-            "input schema": [[f.name, str(f.type)] for f in self.schema],
+            "input schema": [[f.name, str(f.type)] for f in self._input],
         }
 
     @property
@@ -334,6 +336,7 @@ class QueryProgram:
             state_folder=batch.state_folder,
             prefix=batch.prefix,
             keeps_late=self.outputs.late is not None,
+            unit=self.query.unit,
         )
         late = [t.late_file for t in folded.tallies if t.late_file]
         return step.run(batch.engine, state, sorted(done.sizes), done.output_files, late)
@@ -371,7 +374,8 @@ class QueryProgram:
 
     def _rescaled(self, state: QueryState) -> QueryState:
         before = (state.pane_workers, state.window_workers)
-        target = self.target or before
+        panes, windows = self.query.given_workers
+        target = self.target or (panes or before[0], windows or before[1])
         return state if target == before else state.rescaled(*target)
 
 

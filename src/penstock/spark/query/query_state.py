@@ -1,7 +1,7 @@
 """What a preference query remembers between two micro-batches: plain values, committed with each batch."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import nan
 from typing import Any
@@ -10,6 +10,9 @@ from penstock.core.belief import Belief
 from penstock.disorder.strategy import DisorderState
 from penstock.spark.query.pane_stage import Part
 from penstock.spark.query.reports import FoldReport
+
+#: Ids of parts are below this: that of a row has the part's in its upper 31 bits.
+MOST_PARTS = 2**31
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class QueryState:
     window_kind: str = ""
     window_files: tuple[str, ...] = ()
     last_window: int | None = None
-    next_part: int = 0
+    next_part: int = 0  # begins again at 0 where there are no more
     inputs: int = 0
     loads: tuple[float, ...] = ()
     totals: QueryTotals = field(default_factory=QueryTotals)
@@ -133,8 +136,9 @@ class QueryState:
                 old = held.get(report.worker, {}).get(new.pane)
                 if old is not None:
                     del parts[old.id]
-                parts[next_part] = Part(
-                    id=next_part,
+                number = _free(next_part, parts)
+                parts[number] = Part(
+                    id=number,
                     pane=new.pane,
                     worker=report.worker,
                     file=report.file,
@@ -143,7 +147,7 @@ class QueryState:
                     received=new.received + (old.received if old else 0),
                     raw=raw,
                 )
-                next_part += 1
+                next_part = (number + 1) % MOST_PARTS
                 first = times[new.pane].first if new.pane in times else started
                 times[new.pane] = PaneTimes(first, time.time())
         return replace(
@@ -186,3 +190,11 @@ class QueryState:
                 "loads": tuple(value["loads"]),
             }
         )
+
+
+def _free(number: int, taken: Container[int]) -> int:
+    """The first number from this one on that no part has."""
+    number %= MOST_PARTS
+    while number in taken:
+        number = (number + 1) % MOST_PARTS
+    return number

@@ -153,9 +153,17 @@ def _missing(column: pa.Array, name: str) -> list[_Problem]:
     if pa.types.is_floating(column.type):
         _add(problems, np.isnan(_filled(column)), f"{name} is not a number")
     elif pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
-        values = _filled(column)
-        _add(problems, (values > EXACT) | (values < -EXACT), f"{name} is an integer beyond 2^53")
+        _add(problems, _inexact(column), f"{name} is an integer beyond 2^53")
+    elif pa.types.is_temporal(column.type) and column.type.bit_width == 64:
+        word = f"{name} is a time beyond 2^53 {getattr(column.type, 'unit', 'ms')}"
+        _add(problems, _inexact(column.cast(pa.int64())), word)
     return problems
+
+
+def _inexact(column: pa.Array) -> NDArray[np.bool_]:
+    values = _filled(column)
+    inexact: NDArray[np.bool_] = (values > EXACT) | (values < -EXACT)
+    return inexact
 
 
 def _add(problems: list[_Problem], mask: NDArray[np.bool_], reason: str) -> None:

@@ -11,7 +11,7 @@ from penstock.preference.panes import PaneModel
 from penstock.spark.query.aggregate_stage import Stacks, aggregate_schema
 from penstock.spark.query.grouped_aggregates import GroupedAggregates
 from penstock.spark.query.routing import check_rows
-from penstock.spark.query.static_windows import PaneRun
+from penstock.spark.query.static_windows import PaneRun, pane_bounds
 from penstock.spark.query.window_rows import time_array
 
 
@@ -32,10 +32,11 @@ class StaticAggregates:
     def reduced(self, chunk: pa.RecordBatch) -> tuple[Ints, list[pa.Table]]:
         """The partial results of each pane."""
         checked = check_rows(chunk, self.time, (), self.unit)
+        if not checked.rows.num_rows:
+            return checked.times, []
         table, panes = self.grouped.lifted(checked.rows, checked.times // self.model.pane_us)
-        distinct, starts = np.unique(panes, return_index=True)
-        ends = np.append(starts[1:], len(panes))
-        return distinct, [table.slice(s, e - s) for s, e in zip(starts, ends, strict=True)]
+        distinct, bounds = pane_bounds(panes)
+        return distinct, [table.slice(s, e - s) for s, e in bounds]
 
     def answers(self, run: PaneRun, parts: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
         """Window after window; each pane is combined about three times."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -78,7 +79,8 @@ def _folded(grouped: GroupedPreference, batches: Iterator[pa.RecordBatch]) -> pa
         table = pa.Table.from_batches([batch])
         bad, _ = grouped.preference.bad_rows(table)
         if len(bad):
-            table = table.take(pa.array(sorted(set(range(table.num_rows)) - set(bad.tolist()))))
+            good = np.setdiff1d(np.arange(table.num_rows, dtype=np.int64), bad)
+            table = table.take(pa.array(good))
         chosen = grouped.select(table)
         result = chosen if result is None else grouped.merge(result, chosen)
     return pa.table({}) if result is None else result.combine_chunks()

@@ -6,6 +6,7 @@ the pane. A task combines each of its panes once, by the same algorithms that th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -156,6 +157,16 @@ class Reduce:
                     number += 1
 
 
+def pane_bounds(panes: Ints) -> tuple[Ints, list[tuple[int, int]]]:
+    """The distinct ones of rising panes, and where the rows of each begin and end; there may be none.
+
+    >>> pane_bounds(np.array([3, 3, 5]))[1], pane_bounds(np.array([], np.int64))[1]
+    ([(0, 2), (2, 3)], [])
+    """
+    distinct, starts = np.unique(panes, return_index=True)
+    return distinct, list(pairwise([*starts.tolist(), len(panes)]))
+
+
 @dataclass(frozen=True)
 class Windows:
     """The windows of some runs."""
@@ -196,11 +207,8 @@ class StaticPreference:
         panes = checked.times // self.model.pane_us
         order = np.argsort(panes, kind="stable")
         table = pa.Table.from_batches([checked.rows]).take(pa.array(order))
-        distinct, starts = np.unique(panes[order], return_index=True)
-        ends = np.append(starts[1:], len(panes))
-        return distinct, [
-            self.grouped.select(table.slice(s, e - s)) for s, e in zip(starts, ends, strict=True)
-        ]
+        distinct, bounds = pane_bounds(panes[order])
+        return distinct, [self.grouped.select(table.slice(s, e - s)) for s, e in bounds]
 
     def answers(self, run: PaneRun, parts: dict[int, pa.Table]) -> Iterator[pa.RecordBatch]:
         """Window after window."""

@@ -50,6 +50,14 @@ from penstock.spark.versions import arrow_schema
 T = TypeVar("T")
 
 
+class _Usual(int):
+    """A number of workers that nobody gave: a run that goes on from a checkpoint keeps its last one instead."""
+
+
+def _one_for_each_core() -> int:
+    return _Usual(os.cpu_count() or 1)
+
+
 @dataclass(frozen=True)
 class StreamQuery(ABC):
     """A query over sliding windows. What it asks stands in a base of its own, whose field comes first."""
@@ -62,8 +70,8 @@ class StreamQuery(ABC):
     ahead: str | None = None
     behind: str | None = None
     splitting: Splitting | str = "AS_PID"
-    pane_workers: int = field(default_factory=lambda: os.cpu_count() or 1, kw_only=True)
-    window_workers: int = field(default_factory=lambda: os.cpu_count() or 1, kw_only=True)
+    pane_workers: int = field(default_factory=_one_for_each_core, kw_only=True)
+    window_workers: int = field(default_factory=_one_for_each_core, kw_only=True)
     overlap: bool = field(default=False, kw_only=True)
     unit: str = field(default="seconds", kw_only=True)
 
@@ -146,6 +154,14 @@ class StreamQuery(ABC):
     def groups(self) -> tuple[str, ...]:
         """The columns that make groups."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    @property
+    def given_workers(self) -> tuple[int | None, int | None]:
+        """The numbers of pane and window workers, where they were given."""
+        panes, windows = (
+            None if isinstance(n, _Usual) else n for n in (self.pane_workers, self.window_workers)
+        )
+        return panes, windows
 
     @property
     def strategy(self) -> Splitting:

@@ -22,7 +22,7 @@ from penstock.preference.builders import Skyline
 from penstock.preference.points import Codes, Points, points_of
 from penstock.preference.preference import Preference
 from penstock.spark.query.pane_stage import GroupedPreference, Part
-from penstock.spark.runtime.arrow_data import read_segment, write_parquet, write_segments
+from penstock.spark.runtime.arrow_data import read_rows, write_parquet, write_segments
 
 Ids = Ints
 Panes = Ints
@@ -120,7 +120,7 @@ class Parts:
 
     def table(self, part: Part) -> pa.Table:
         """All columns of a part, mapped."""
-        return read_segment(self.state_folder, part.file, part.segment)
+        return read_rows(self.state_folder, part.file, part.segment)
 
     def rows(self, part: Part) -> PartRows:
         """All rows of a part."""
@@ -171,7 +171,7 @@ class Parts:
 
 def _by_part(ids: Ids) -> tuple[list[tuple[int, Ints]], Ints]:
     """Each part with the places of its rows, and where among all of these each id's row is."""
-    rows_of = places_of(ids >> 32)
+    rows_of = places_of((ids >> 32) & 0xFFFFFFFF)  # earlier versions let ids of parts run over the sign
     back = np.empty(len(ids), dtype=np.int64)
     back[np.concatenate([rows for _, rows in rows_of])] = np.arange(len(ids))
     return [(part, ids[rows] & 0xFFFFFFFF) for part, rows in rows_of], back

@@ -22,6 +22,7 @@ from penstock.core.stores import StorePath, is_store
 from penstock.spark.runtime.durable import ChecksummedFile
 from penstock.spark.runtime.locations import Location, location
 from penstock.spark.runtime.state_cache import cached
+from penstock.spark.versions import in_zone
 
 #: Rows in either form.
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
@@ -47,6 +48,23 @@ def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Record
             held, size = [], 0
     if held:
         yield pa.concat_batches(held)
+
+
+def utc_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns with timestamps in UTC, which is what a run has inside.
+
+    Spark gives them in UTC to the driver and in the session's time zone to its tasks, and rows of both ways come together.
+
+    >>> utc_schema(pa.schema([("at", pa.timestamp("us", "Europe/Rome")), ("n", pa.int64())])).types
+    [TimestampType(timestamp[us, tz=UTC]), DataType(int64)]
+    """
+    return pa.schema([f.with_type(in_zone(f.type, "UTC")) for f in schema], schema.metadata)
+
+
+def in_utc(rows: Rows) -> Rows:
+    """Rows with timestamps in UTC: the same moments."""
+    schema = utc_schema(rows.schema)
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
 
 
 def with_reason(rows: Rows, reasons: Sequence[str]) -> Rows:
@@ -152,6 +170,11 @@ def read_segment(folder: str | Path | StorePath, name: str, segment: int) -> pa.
     """Map one segment of a file; the columns point into the file, or into the copy of it on this disk."""
     reader = _open(_path(str(folder), name))
     return pa.Table.from_batches([reader.get_batch(segment)])
+
+
+def read_rows(folder: str | Path | StorePath, name: str, segment: int) -> pa.Table:
+    """Rows of the input in a segment; earlier versions wrote their timestamps in the session's time zone."""
+    return in_utc(read_segment(folder, name, segment))
 
 
 def _path(folder: str, name: str) -> str:

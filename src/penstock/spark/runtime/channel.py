@@ -21,6 +21,7 @@ import os
 import pickle
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,10 +69,11 @@ class Frame:
 
 
 class Channel:
-    """One authenticated connection; one thread may send and another receive."""
+    """One authenticated connection: several threads may send, whose frames go one after another, and one receive."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
+        self._sending = threading.Lock()  # a frame goes out as a whole
         self._reader = cast(io.BufferedReader, connection.makefile("rb", buffering=1 << 18))
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             # Small frames wait for the acknowledgement of the one before otherwise: 40 ms instead of 0.04.
@@ -110,8 +112,9 @@ class Channel:
             write_stream(sink, batches)
             self._frame(ROWS, job, stage, task, memoryview(sink.getvalue()))
         else:  # straight from the columns: a copy in fresh memory costs more than all else
-            self._send(_HEADER.pack(ROWS, job, stage, task, size))
-            write_stream(pa.PythonFile(_Sending(self._send), mode="w"), batches)
+            with self._sending:
+                self._send(_HEADER.pack(ROWS, job, stage, task, size))
+                write_stream(pa.PythonFile(_Sending(self._send), mode="w"), batches)
         return size
 
     def send_end(self, job: int, stage: int, sender: int) -> None:
@@ -146,11 +149,12 @@ class Channel:
 
     def _frame(self, kind: int, job: int, stage: int, number: int, body: Any) -> None:
         header = _HEADER.pack(kind, job, stage, number, len(body))
-        if len(body) < _SMALL:
-            self._send(header + bytes(body))
-        else:
-            self._send(header)
-            self._send(body)
+        with self._sending:
+            if len(body) < _SMALL:
+                self._send(header + bytes(body))
+            else:
+                self._send(header)
+                self._send(body)
 
     def _send(self, data: Any) -> None:
         try:

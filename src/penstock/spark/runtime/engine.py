@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.spark.runtime.arrow_data import in_utc
 from penstock.spark.runtime.channel import CONTROL, ROWS, Frame, PeerLostError
 from penstock.spark.runtime.orders import DRIVER, ArrowFunction, Done, Failed, StageWork
 from penstock.spark.runtime.workers import WorkerLostError, Workers
@@ -152,7 +153,7 @@ class JobsEngine:
     def run(self, rows: BatchRows, stages: Sequence[Stage], lane: Lane | None = None) -> list[pa.RecordBatch]:
         """One Spark job; jobs that run beside each other share the slots."""
         first, *others = stages
-        frame = self._frame(rows).mapInArrow(first.function, first.schema)
+        frame = self._frame(rows).mapInArrow(_InUtc(first.function), first.schema)
         for stage in others:
             frame = to_workers(frame, stage.tasks).mapInArrow(stage.function, stage.schema)
         batches: list[pa.RecordBatch] = frame.toArrow().to_batches()
@@ -347,6 +348,16 @@ class InLane:
 
 
 @dataclass(frozen=True)
+class _InUtc:
+    """A function over rows as Spark's tasks have them."""
+
+    function: ArrowFunction
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.function(map(in_utc, batches))
+
+
+@dataclass(frozen=True)
 class _Numbers:
     """The pieces of work of one task: every so many-th number."""
 
@@ -377,7 +388,7 @@ def _tables(rows: BatchRows) -> Sequence[pa.Table]:
     """
     if rows.frame is None:
         return ()
-    table = rows.frame.toArrow()
+    table = in_utc(rows.frame.toArrow())
     pieces = min(MOST_PIECES, max(1, table.num_rows // PIECE_ROWS))
     cuts = [table.num_rows * i // pieces for i in range(pieces + 1)]
     return [table.slice(a, b - a) for a, b in pairwise(cuts)]

@@ -18,7 +18,7 @@ OWNER = "_owner.json"
 
 #: Names of output files; the first number is the batch with which a file became visible.
 _NAMES = re.compile(
-    r"part-(\d{9})-\d{4}\.parquet"  # answers of a query
+    r"part-(\d{9})-(?:settled-)?\d{4}\.parquet"  # answers of a query
     r"|part-(\d{12})-[0-9a-f]{6}-\d+-\d+\.parquet"  # its late and unusable rows
     r"|(\d{12})(?:-\d{12}){1,2}-[0-9a-f]{8}\.parquet"  # rows of a flow
 )
@@ -112,7 +112,9 @@ class OutputFolder:
         """Output files here, and in the folders of operators, with their batches."""
         for path in (*self.place.glob("*"), *self.place.glob("*/*")):
             found = _NAMES.fullmatch(path.name)
-            if found and path.parent.name not in (STAGING, DEAD_LETTERS):
+            # The folder of dead letters has this name itself; in an output folder it is another one, with files of its own.
+            own = path.parent == self.place or path.parent.name not in (STAGING, DEAD_LETTERS)
+            if found and own:
                 yield path, int(next(filter(None, found.groups())))
 
 

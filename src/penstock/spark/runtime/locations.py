@@ -44,10 +44,10 @@ def size_of(place: Location) -> int:
     return place.size() if isinstance(place, StorePath) else place.stat().st_size
 
 
-def read_parquet(place: Location) -> pa.Table:
-    """The rows of a Parquet file."""
+def read_parquet(place: Location, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a Parquet file, with some columns or all of them."""
     source = pa.BufferReader(place.read_bytes()) if isinstance(place, StorePath) else place
-    return pq.read_table(source, partitioning=None)
+    return pq.read_table(source, columns=None if columns is None else list(columns), partitioning=None)
 
 
 def move(staged: Location, final: Location) -> None:

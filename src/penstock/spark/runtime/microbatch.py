@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,9 +16,11 @@ from penstock.core.guards import Guards
 from penstock.page.live import serve_page
 from penstock.spark.controlled import Controlled
 from penstock.spark.metrics_endpoint import MetricsEndpoint
+from penstock.spark.runtime import spark_log
 from penstock.spark.runtime.batches import Batches, P
 from penstock.spark.runtime.engine import BatchRows, ResidentEngine
 from penstock.spark.runtime.engine_choice import chosen_engine
+from penstock.spark.runtime.first_offset import kept_first, known_first
 from penstock.spark.runtime.own_loop import Begin, OwnLoop
 from penstock.spark.runtime.parquet_files import ParquetFiles, count_input_rows, parquet_files_of
 from penstock.spark.runtime.python_source import PythonSource, Span, python_source_of
@@ -86,8 +89,10 @@ class MicroBatchRun(Controlled, Batches[P]):
 
     def _python_source(self, frame: DataFrame) -> PythonSource | None:
         """The Python data source that the run reads itself; None where Spark has to deliver."""
-        before = None if self._latest is None else self._latest.offset
-        begun_by_spark = self._latest is not None and before is None  # whose log has the offsets
+        before = known_first(self._checkpoint.folder) if self._latest is None else self._latest.offset
+        # Spark's log has the offsets then, perhaps of a first batch that was never committed.
+        begun = self._latest is not None or spark_log.has_planned(self._checkpoint.spark_folder, 0)
+        begun_by_spark = begun and before is None
         own = self._checkpoint.in_store  # where Spark cannot keep its logs
         if (not self._choice.resident and before is None and not own) or begun_by_spark:
             return None
@@ -120,7 +125,8 @@ class MicroBatchRun(Controlled, Batches[P]):
     def _own_loop(self, source: PythonSource, how: Start) -> OwnLoop:
         if self._resident is not None:
             self._resident.workers.keep(source.reader)
-        begin = Begin.of(self._latest, self._checkpoint.dropped, source.first)
+        first = partial(kept_first, self._checkpoint.folder, source.first)
+        begin = Begin.of(self._latest, self._checkpoint.dropped, first)
 
         def process(rows: BatchRows, number: int, span: Span) -> float | None:
             with self._noting():

@@ -76,7 +76,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Abort:
-    """Forget a job and all before it."""
+    """Forget a job; others may be going on beside it."""
 
     job: int
 

@@ -114,7 +114,7 @@ def parquet_files_of(frame: DataFrame) -> ParquetFiles | None:
         return None
     if any(set(field.metadata) - {"comment"} for field in frame.schema):
         return None  # a length to pad to, a value where there is none: Spark knows
-    schema = arrow_schema(frame.schema, str(settings.get("spark.sql.session.timeZone")))
+    schema = arrow_schema(frame.schema, "UTC")
     if any(pa.types.is_nested(field.type) for field in schema) or len(set(schema.names)) < len(schema):
         return None
     return ParquetFiles(schema, frame.schema)

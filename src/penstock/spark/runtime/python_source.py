@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import Row, StructType
 
+from penstock.spark.runtime.arrow_data import single_batch
 from penstock.spark.sources.pacing import rows_allowed
 from penstock.spark.versions import (
     ReadAllAvailable,
@@ -46,20 +47,31 @@ class Read:
     reader: DataSourceStreamReader
     partition: InputPartition
     schema: pa.Schema
+    spark_schema: StructType
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
         """The partition's rows as Arrow batches."""
-        pending: list[tuple[Any, ...]] = []
+        pending: list[Sequence[Any]] = []
         for item in self.reader.read(self.partition):
             if isinstance(item, pa.RecordBatch):
                 yield _shaped(item, self.schema)
                 continue
-            pending.append(tuple(item))
+            pending.append(_in_order(item, self.schema.names))
             if len(pending) >= ROWS_A_BATCH:
-                yield _batch(pending, self.schema)
+                yield self._batch(pending)
                 pending = []
         if pending:
-            yield _batch(pending, self.schema)
+            yield self._batch(pending)
+
+    def _batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Values as Spark would make them of the same rows; times without a zone, say, are of the host's."""
+        columns = [
+            pa.array(map(convert, values), field.type)
+            for convert, field, values in zip(
+                _converters(self.spark_schema), self.schema, zip(*rows, strict=True), strict=True
+            )
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 class PythonSource:
@@ -109,7 +121,8 @@ class PythonSource:
 
     def readings(self, start: Offset, end: Offset) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
         """Functions that read the partitions of a batch."""
-        return [Read(self.reader, part, self.schema) for part in self.reader.partitions(start, end)]
+        parts = self.reader.partitions(start, end)
+        return [Read(self.reader, part, self.schema, self.spark_schema) for part in parts]
 
     def commit(self, end: Offset) -> None:
         """Nothing before ``end`` will be asked for again."""
@@ -134,18 +147,25 @@ def python_source_of(frame: DataFrame) -> PythonSource | None:
     reader = _streamReader(source, frame.schema)
     if type(reader).__name__ == "_SimpleStreamReaderWrapper":
         return None  # it keeps rows on the driver between calls; Spark knows how to hand them over
-    zone = str(made.conf.get("spark.sql.session.timeZone"))
-    return PythonSource(reader, arrow_schema(frame.schema, zone), frame.schema)
+    return PythonSource(reader, arrow_schema(frame.schema, "UTC"), frame.schema)
 
 
 def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
-    return pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()[0]
+    return single_batch(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
 
 
-def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-    )
+def _converters(schema: StructType) -> list[Callable[[Any], Any]]:
+    """What Spark does to the values of each column before Arrow takes them."""
+    try:
+        from pyspark.sql.conversion import LocalDataToArrowConversion
+    except ImportError:  # before Spark 4.1
+        from pyspark.sql.connect.conversion import LocalDataToArrowConversion  # type: ignore[no-redef,attr-defined]
+    return [LocalDataToArrowConversion._create_converter(field.dataType) for field in schema.fields]
+
+
+def _in_order(row: Any, names: Sequence[str]) -> Sequence[Any]:
+    """The values of a row; a Row with names is taken by these, as Spark does."""
+    named = isinstance(row, Row) and hasattr(row, "__fields__")
+    return [row[name] for name in names] if named else tuple(row)

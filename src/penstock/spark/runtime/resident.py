@@ -55,13 +55,16 @@ class Inbox:
     def __init__(self) -> None:
         self._rows: dict[tuple[int, int], dict[int, list[pa.RecordBatch]]] = {}
         self._ended: dict[tuple[int, int], set[int]] = {}
-        self._forgotten = -1
+        #: Jobs up to this one are over here: a worker does its jobs in the order of their numbers.
+        self._over = -1
+        #: Later jobs that the driver gave up; those beside them, in other lanes, go on.
+        self._given_up: set[int] = set()
         self._news = threading.Condition()
 
     def put(self, frame: Frame) -> None:
         """Take a frame of rows or an end."""
         with self._news:
-            if frame.job <= self._forgotten:
+            if self.is_forgotten(frame.job):
                 return
             at = (frame.job, frame.stage)
             if frame.kind == ROWS:
@@ -79,25 +82,35 @@ class Inbox:
         """All rows of a stage, once all senders have ended."""
         with self._news:
             while not senders <= self._ended.get((job, stage), set()):
-                if job <= self._forgotten:
+                if self.is_forgotten(job):
                     raise AbortedError
                 self._news.wait()
-            if job <= self._forgotten:
+            if self.is_forgotten(job):
                 raise AbortedError
             return self._rows.pop((job, stage), {})
 
     def forget(self, job: int) -> None:
-        """Drop all of a job and of those before it; whoever waits for them is told."""
+        """Drop all of a job and of those before it, which are over here."""
         with self._news:
-            self._forgotten = max(self._forgotten, job)
-            for kept in (self._rows, self._ended):
-                for at in [at for at in kept if at[0] <= self._forgotten]:
-                    del kept[at]
-            self._news.notify_all()
+            self._over = max(self._over, job)
+            self._given_up = {other for other in self._given_up if other > self._over}
+            self._drop()
+
+    def give_up(self, job: int) -> None:
+        """Drop all of one job; whoever waits for it is told."""
+        with self._news:
+            self._given_up.add(job)
+            self._drop()
 
     def is_forgotten(self, job: int) -> bool:
-        """Whether the driver gave the job up."""
-        return job <= self._forgotten
+        """Whether the job is over, or the driver gave it up."""
+        return job <= self._over or job in self._given_up
+
+    def _drop(self) -> None:
+        for kept in (self._rows, self._ended):
+            for at in [at for at in kept if self.is_forgotten(at[0])]:
+                del kept[at]
+        self._news.notify_all()
 
 
 class Peers:
@@ -187,7 +200,7 @@ class Resident:
                 if frame.kind != CONTROL:
                     self._inbox.put(frame)
                 elif isinstance(frame.body, Abort):
-                    self._inbox.forget(frame.body.job)
+                    self._inbox.give_up(frame.body.job)
                 else:
                     self._orders.put(frame.body)
         except PeerLostError:

@@ -156,7 +156,7 @@ class Workers:
             return self._connected[number].channel
 
     def abort(self, job: int) -> None:
-        """Have all workers forget a job and those before it."""
+        """Have all workers forget a job."""
         with self.changed:
             channels = [c.channel for c in self._connected.values()]
         for channel in channels:
