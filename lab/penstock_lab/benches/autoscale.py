@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.core.arrays import Floats
 from penstock.core.journal import read
+from penstock.models import MicroBatch, fit_kpc
 from penstock.picture import BLUE, GREEN, INK, PURPLE, RED, picture
 from penstock.spark.cluster import LocalCluster
 from penstock.traffic import map2, poisson
@@ -101,6 +102,7 @@ def run(quick: bool, folder: Path, minutes: float | None = None) -> ResultsPage:
 
 def _measure(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell]) -> None:
     if missing(kept, cells):
+        _compile()
         with LocalCluster(workers=2, cores=2, memory="2g") as cluster:
             attempt_all(
                 report,
@@ -108,6 +110,12 @@ def _measure(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell]) -> None
                 cells,
                 lambda cell, number: one_run(cell, number, cluster.master, kept.folder),
             )
+
+
+def _compile() -> None:
+    """The loops that ``Mead`` and ``Mpc`` compute with: they are compiled once an installation, and no run is charged for that."""
+    gaps = np.diff(map2(RATE, 1000.0).sample(20.0, SEED))
+    MicroBatch(fit_kpc(gaps, best=1, max_states=4)[0], 2.0, 0.3, 1.5e-3, workers=2).percentile(0.95)
 
 
 def tell(report: ResultsPage, kept: CellRuns, cells: Sequence[Cell], folder: Path) -> None:
@@ -302,7 +310,7 @@ def _table(kept: CellRuns, own: Sequence[Cell]) -> Table:
         f"Mean ± standard deviation of the runs, {own[0].spec['seconds']:g} s each after {own[0].spec['warm_up']:g} s of warm-up; runs with the same number have the same rows. "
         f"Target: 95 % of rows done within {TARGET:g} s of their arrival. Violations count slots of {SLOT:g} s of arrivals "
         "whose own 95th percentile is later. Core-seconds count every registered executor (starting and leaving ones "
-        f"too) at half a core. Changes are executors that came or went. Overhead is what observing and deciding took, in the driver and in a process of the policy's own. {kept.speed(own)}"
+        f"too) at half a core. Changes are executors that came or went. Overhead is what observing and deciding took, in the driver and in a process of the policy's own, whose loops were compiled before (once an installation, 15 to 20 CPU seconds). {kept.speed(own)}"
     )
     return Table(own[0].load, columns, rows, note.rstrip())
 

@@ -12,8 +12,9 @@ def claim_columns(
     columns: Sequence[str],
     published: Sequence[Sequence[float]],
     ours: Sequence[Sequence[float]],
+    fit: Sequence[str] = (),
 ) -> None:
-    """A claim for each column, so that what is reproduced stands apart from what is not.
+    """A claim for each column, so that what is reproduced stands apart from what is not; ``fit``: columns that a constant was chosen by.
 
     >>> made = ResultsPage("t", "c")
     >>> claim_columns(made, "Table 1", ["threads"], [[4.0], [8.0]], [[4.5], [2.0]])
@@ -28,4 +29,5 @@ def claim_columns(
             ", ".join(f"{theirs:g}" for _, theirs in pairs),
             f"{told}: {count_near(pairs)} of {len(pairs)}",
             each_near(pairs),
+            fit=column in fit,
         )

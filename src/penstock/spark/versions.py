@@ -1,14 +1,18 @@
 """What newer releases of Spark add, with what stands in for it on older ones: Spark 4.0 is the oldest."""
 
 import inspect
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas import types as spark_types
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructType, TimestampType
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import (
@@ -90,6 +94,25 @@ def in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
 
 def _field_in_zone(field: pa.Field, zone: str) -> pa.Field:
     return field.with_type(in_zone(field.type, zone))
+
+
+def value_converters(schema: StructType) -> list[Callable[[Any], Any]]:
+    """What Spark does to the Python values of each column before Arrow takes them: times without a zone are the host's."""
+    for module in ("pyspark.sql.conversion", "pyspark.sql.connect.conversion"):  # the latter before Spark 4.1
+        with suppress(ImportError):  # Connect needs packages that others do without
+            conversion = import_module(module).LocalDataToArrowConversion
+            return [conversion._create_converter(field.dataType) for field in schema.fields]
+    return [
+        _of_the_host if isinstance(field.dataType, TimestampType) else _as_it_is for field in schema.fields
+    ]
+
+
+def _of_the_host(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def to_workers(frame: DataFrame, tasks: int) -> DataFrame:

@@ -23,6 +23,7 @@ from penstock.spark.versions import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
     arrow_schema,
+    value_converters,
 )
 
 Offset = dict[str, Any]
@@ -68,7 +69,7 @@ class Read:
         columns = [
             pa.array(map(convert, values), field.type)
             for convert, field, values in zip(
-                _converters(self.spark_schema), self.schema, zip(*rows, strict=True), strict=True
+                value_converters(self.spark_schema), self.schema, zip(*rows, strict=True), strict=True
             )
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -154,15 +155,6 @@ def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     return single_batch(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
-
-
-def _converters(schema: StructType) -> list[Callable[[Any], Any]]:
-    """What Spark does to the values of each column before Arrow takes them."""
-    try:
-        from pyspark.sql.conversion import LocalDataToArrowConversion
-    except ImportError:  # before Spark 4.1
-        from pyspark.sql.connect.conversion import LocalDataToArrowConversion  # type: ignore[no-redef,attr-defined]
-    return [LocalDataToArrowConversion._create_converter(field.dataType) for field in schema.fields]
 
 
 def _in_order(row: Any, names: Sequence[str]) -> Sequence[Any]:
