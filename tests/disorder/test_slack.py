@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import PenstockError
 from penstock.disorder import AdaptiveSlack, FixedDelay, InOrder, KSlack
-from penstock.disorder.adaptive import AIM, EVIDENCE, LEAST, MEMORY
+from penstock.disorder.adaptive import AIM, EVIDENCE, FULL, LEAST, MEMORY
 from penstock.disorder.stats import BatchStats, partition_stats
 from penstock.disorder.strategy import Disorder, DisorderState
 
@@ -261,7 +261,8 @@ def test_delays_fade_with_every_batch_that_has_rows():
     assert first.slack == 20
     second = slack.step(first, BatchStats(rows=10, t_max=60, max_delay=5, delays=((5, 10),)))
     assert second.slack == 20
-    assert dict(second.delays) == pytest.approx({0: 90 * MEMORY, 20: 10 * MEMORY, 5: 10})
+    faded = MEMORY ** (10 / FULL)  # a batch of few rows says little
+    assert dict(second.delays) == pytest.approx({0: 90 * faded, 20: 10 * faded, 5: 10}, rel=1e-4)
     # By quantile a tenth may be given up, or K is waited for where nothing is.
     for given_up, wait in ((0.0, 20), (0.5, 0)):
         state = replace(second, given_up=given_up)
@@ -289,3 +290,14 @@ def test_rows_and_late_rows_of_all_batches_are_counted():
     state = KSlack().step(KSlack().start(), batch(10, 3))
     state = KSlack().step(state, batch(5, 2))
     assert (state.rows, state.late) == (15, 5)
+
+
+def test_an_hour_of_delay_that_was_once_is_forgotten():
+    """Counts in whole numbers kept up to four rows of every delay for ever."""
+    slack = AdaptiveSlack(recall=0.99)
+    state = slack.start()
+    hour = partition_stats([3_600_000_000] * 996 + [0] * 4)
+    calm = partition_stats([3_600_000_000] * 100)
+    for stats in (hour, *[calm] * 200):
+        state = slack.step(state, stats)
+    assert slack.hold(state) == 0

@@ -103,3 +103,12 @@ def test_infeasible_points_move_to_the_nearest_one_and_say_so(wanted: dict[str, 
 def test_impossible_figures_are_refused(wanted: dict[str, float]) -> None:
     with pytest.raises(PenstockError):
         fit_map2(**wanted)  # type: ignore[arg-type]
+
+
+def test_at_an_scv_of_one_only_the_skewness_of_the_exponential_law_is_within_reach() -> None:
+    poisson = fit_map2(1.0, scv=1.0, skewness=2.0)
+    assert poisson.exact
+    assert not poisson.notes
+    other = fit_map2(1.0, scv=1.0, skewness=5.0)
+    assert not other.exact
+    assert "the nearest is 2" in other.notes[0]

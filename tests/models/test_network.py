@@ -75,3 +75,23 @@ def test_impossible_stations_and_edges_are_refused() -> None:
         _station("a", share=0.0)
     with pytest.raises(PenstockError):
         Edge("a", "b", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "first"), [(0.5, 1.0), (1.0, 0.5)], ids=["one way or the other", "dropped on the way"]
+)
+def test_joins_whose_copies_are_lost_before_the_last_station_are_refused(
+    fraction: float, first: float
+) -> None:
+    stations = [
+        _station("fork"),
+        _station("a", selectivity=first),
+        _station("b", selectivity=first),
+        _station("a2"),
+        _station("b2"),
+        _station("join", join=True),
+    ]
+    edges = [Edge("fork", "a", fraction), Edge("fork", "b", fraction), Edge("a", "a2"), Edge("b", "b2")]
+    edges += [Edge("a2", "join"), Edge("b2", "join")]
+    with pytest.raises(PenstockError, match="never meet"):
+        Application(stations, edges, {"fork": Poisson(1.0)})

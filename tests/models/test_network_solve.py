@@ -85,3 +85,37 @@ def test_an_overloaded_station_makes_its_paths_infinite() -> None:
     assert solved.slowest.mean == float("inf")
     assert solved.slowest.percentile(95) == float("inf")
     assert solved.station_means["s0"] < float("inf")
+
+
+def test_a_join_behind_a_queue_counts_what_its_branches_share_once() -> None:
+    """Three equal queues, exponential all of them: Burke's theorem for the first, Nelson and Tantawi for the fork and join."""
+    app = Application(
+        [
+            Station("parse", Exponential(0.5)),
+            Station("count", Exponential(0.5)),
+            Station("match", Exponential(0.5)),
+            Station("merge", Exponential(1e-3), join=True),
+        ],
+        [Edge("parse", "count"), Edge("parse", "match"), Edge("count", "merge"), Edge("match", "merge")],
+        {"parse": Poisson(1.0)},
+    )
+    assert solve_network(app).slowest.mean == pytest.approx(1.0 + (12 - 0.5) / 8 + 0.001, rel=0.05)
+
+
+def test_paths_into_one_join_take_the_same_time() -> None:
+    stations = [
+        Station("parse", Exponential(0.5)),
+        Station("count", Exponential(0.3)),
+        Station("match", Exponential(0.8)),
+        Station("merge", Exponential(1e-3), join=True),
+    ]
+    edges = [Edge("parse", "count"), Edge("parse", "match"), Edge("count", "merge"), Edge("match", "merge")]
+    one, other = solve_network(Application(stations, edges, {"parse": Poisson(1.0)})).paths.values()
+    assert one.mean == pytest.approx(other.mean, rel=1e-6)
+
+
+def test_an_operator_that_passes_nothing_leaves_the_next_one_idle() -> None:
+    stations = [Station("filter", Exponential(0.5), selectivity=0.0), Station("alarm", Exponential(0.1))]
+    solved = solve_network(Application(stations, [Edge("filter", "alarm")], {"filter": Poisson(1.0)}))
+    assert solved.station_means["filter"] == pytest.approx(1.0)
+    assert solved.station_means["alarm"] == pytest.approx(0.1, rel=1e-3)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.models import Erlang, MapPh1, fit_kpc
+from penstock.models.kept_fit import KeptFit
 from penstock.models.lindley import simulate_queue
 from penstock.models.slow_rate import slow_rates
 from penstock.models.trace_statistics import trace_statistics
@@ -87,3 +88,11 @@ def test_a_rate_that_changes_once_gives_no_chain():
     gaps = np.concatenate([np.full(500, 1.0), np.full(500, 0.5)])
     gaps = gaps / gaps.mean()
     assert list(slow_rates(gaps, trace_statistics(gaps), 8)) == []
+
+
+@pytest.mark.parametrize("kind", [waving, switching])
+def test_a_fit_that_is_kept_has_the_score_it_was_made_with(kind):
+    gaps = gaps_of(kind, 2.0, 0.01, 1000, 0)
+    fits = fit_kpc(gaps, best=2)
+    again = KeptFit.of(fits, gaps).at(gaps, np.inf)
+    assert again[0].score == pytest.approx(fits[0].score, rel=1e-6)

@@ -69,3 +69,9 @@ def test_removed_workers_hand_their_panes_to_the_least_loaded_and_close_their_pa
     assert after[2] == open_panes[2]
     assert after[3].owner == 1
     assert forced == {0: [1, 3]}
+
+
+def test_a_pane_that_got_no_row_since_workers_came_is_handed_over():
+    after, forced = handed_over({0: OpenPane(0, (5,))}, [0, 1], [0, 0, 0])
+    assert forced == {0: [0], 1: []}
+    assert after[0] == OpenPane(2, (0,))

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from locked import lock
 from penstock.core.errors import PenstockError
 from penstock.traffic import poisson
 from penstock.traffic.disorder import UniformDelay
@@ -20,6 +21,15 @@ def _trace(n=1000):
     rng = np.random.default_rng(1)
     arrival = np.sort(rng.random(n)) * 10.0
     return Trace(arrival, arrival - rng.random(n), pa.table({"a0": rng.random(n), "word": ["x"] * n}))
+
+
+def test_moments_beside_seconds_from_the_start_are_on_one_clock(tmp_path):
+    """Delays of minus 56 years, where one column counts from the start of the stream and the other from 1970."""
+    begin = 1_767_225_600_000_000
+    events = pa.array([begin, begin + 50_000, begin + 200_000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"arrival": [0.1, 0.2, 0.3], "event_time": events}), tmp_path / "t.parquet")
+    trace = read_trace(tmp_path / "t.parquet")
+    assert (trace.arrival - trace.event_time).tolist() == pytest.approx([0.0, 0.05, 0.0])
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -250,3 +260,10 @@ def test_an_unwritable_place_is_named(tmp_path):
 def test_an_impossible_trace_is_refused(make):
     with pytest.raises(PenstockError):
         make()
+
+
+@pytest.mark.parametrize("name", ["locked/t.csv", "n" * 300 + ".csv"])
+def test_a_file_that_cannot_be_looked_at_is_told_with_the_reason(tmp_path, monkeypatch, name):
+    lock(monkeypatch, tmp_path / "locked")
+    with pytest.raises(PenstockError, match=r"cannot be read \((Permission denied|File name too long)\)"):
+        read_trace(tmp_path / name)

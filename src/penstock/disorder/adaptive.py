@@ -33,8 +33,8 @@ from penstock.core.errors import PenstockError, unknown
 from penstock.disorder.stats import BatchStats, add_histograms, quantile
 from penstock.disorder.strategy import DisorderState
 
-#: Weight of what was known of delays when a batch is added to it.
-MEMORY = 0.9
+#: Weight of what was known of delays when a batch of so many rows is added to it; a smaller one says less, and less fades.
+MEMORY, FULL = 0.9, 200
 
 #: By recall: the share of the allowed loss that is aimed at. A tenth of the late rows is not waited for when windows are
 #: judged, and late rows come in bursts, which a proportional law follows too late.
@@ -101,7 +101,7 @@ class AdaptiveSlack:
         state = replace(
             state.seen(batch),
             slack=max(state.slack, batch.max_delay),
-            delays=add_histograms(state.delays, batch.delays, MEMORY if batch.rows else 1.0),
+            delays=add_histograms(state.delays, batch.delays, MEMORY ** min(1.0, batch.rows / FULL)),
         )
         if batch.rows and self.recall is None:
             state = self._controlled(state, self.drop - batch.late / batch.rows)

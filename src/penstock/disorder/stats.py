@@ -13,7 +13,7 @@ from penstock.core.errors import PenstockError
 #: Delays below this are counted exactly; above, each doubling has as many buckets: 3 % wide.
 _FINE = 32
 
-Histogram = tuple[tuple[int, int], ...]
+Histogram = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,17 @@ def largest_of(bucket: int) -> int:
 
 
 def add_histograms(left: Histogram, right: Histogram, keep: float = 1.0) -> Histogram:
-    """The sum of two histograms, the left one weighted by ``keep``; counts are rounded and empty buckets left out."""
-    counts: dict[int, float] = {bucket: rows * keep for bucket, rows in left}
+    """The sum of two histograms, the left one weighted by ``keep``; buckets of less than half a row are left out.
+
+    Counts are no whole numbers then: rounded to these, a few rows would never fade.
+
+    >>> add_histograms(((5, 4),), (), keep=0.9)
+    ((5, 3.6),)
+    """
+    counts = {bucket: rows * keep if keep != 1.0 else rows for bucket, rows in left}
     for bucket, rows in right:
         counts[bucket] = counts.get(bucket, 0) + rows
-    return tuple(sorted((bucket, round(rows)) for bucket, rows in counts.items() if round(rows) > 0))
+    return tuple(sorted((bucket, round(rows, 3)) for bucket, rows in counts.items() if rows >= 0.5))
 
 
 def quantile(delays: Histogram, share: float) -> int:

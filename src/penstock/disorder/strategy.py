@@ -61,7 +61,7 @@ class DisorderState:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "DisorderState":
         """The value that ``to_json`` gave."""
-        return cls(**{**value, "delays": tuple((int(b), int(n)) for b, n in value["delays"])})
+        return cls(**{**value, "delays": tuple((int(b), float(n)) for b, n in value["delays"])})
 
 
 @runtime_checkable

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.fit_errors import judged
 from penstock.models.fitted import FittedMap
+from penstock.models.kpc_fit import changes_slowly, scored
 from penstock.models.map import MAP
 from penstock.models.trace_statistics import clean_gaps, trace_statistics
 
@@ -27,6 +27,7 @@ class KeptFit:
     hidden: tuple[Floats, ...]
     visible: tuple[Floats, ...]
     scores: tuple[float, ...]
+    slow: bool = False  # whether scores are those of slowly changing rates
 
     @staticmethod
     def of(fits: Sequence[FittedMap], gaps: Floats, now: float = 0.0) -> "KeptFit":
@@ -40,8 +41,9 @@ class KeptFit:
         ([True, True], None)
         """
         scores = tuple(fit.score for fit in fits)
-        length = float(np.sum(gaps))
-        return KeptFit(now, length, scores[0], tuple(f.D0 for f in fits), tuple(f.D1 for f in fits), scores)
+        length, slow = float(np.sum(gaps)), changes_slowly(trace_statistics(clean_gaps(gaps)))
+        matrices = tuple(f.D0 for f in fits), tuple(f.D1 for f in fits)
+        return KeptFit(now, length, scores[0], *matrices, scores, slow)
 
     def at(self, gaps: Floats, tolerance: float = 1.5, seed: int = 0) -> list[FittedMap] | None:
         """The fits at the rate of these gaps, or None where the best no longer describes them.
@@ -51,7 +53,7 @@ class KeptFit:
         stats = trace_statistics(clean_gaps(gaps), seed)
         if not stats.scv > 0.0:
             return None
-        best = judged(MAP(self.hidden[0], self.visible[0]), stats)
+        best = scored(MAP(self.hidden[0], self.visible[0]), stats, self.slow)
         if best.score > tolerance * self.score + 0.1:
             return None
         rest = zip(self.hidden[1:], self.visible[1:], self.scores[1:], strict=True)

@@ -60,14 +60,30 @@ def fit_kpc(interarrivals: ArrayLike, best: int = 5, max_states: int = 16, seed:
     if stats.scv < 1.0 / max_states and stats.growth.max() < 1.5 / max_states:
         return [_regular(stats, max_states)]
     rng = np.random.default_rng(seed)
-    fits = [judged(process, stats) for process in _candidates(stats, max_states, rng)]
-    if stats.growth.max() > 2.0 * stats.scv:  # the rate changes more slowly than single gaps tell
-        fits += [judged(process, stats) for process in slow_rates(gaps / stats.mean, stats, max_states)]
-        # Levels of the rate are less variable (or less regular) than the gaps, and need not be more: the rate makes the queues.
-        for fit in fits:
-            fit.score = worst_response_error(fit, stats) + PRICE_OF_A_PHASE * fit.order
+    slow = changes_slowly(stats)
+    processes = list(_candidates(stats, max_states, rng))
+    if slow:
+        processes += slow_rates(gaps / stats.mean, stats, max_states)
+    fits = [scored(process, stats, slow) for process in processes]
     fits.sort(key=lambda fit: fit.score)
     return _distinct(fits, best)
+
+
+def changes_slowly(stats: TraceStatistics) -> bool:
+    """Whether the rate changes more slowly than single gaps tell."""
+    return bool(stats.growth.max() > 2.0 * stats.scv)
+
+
+def scored(process: MAP, stats: TraceStatistics, slow: bool, notes: tuple[str, ...] = ()) -> FittedMap:
+    """The process at the rate of a trace, with its errors and their score.
+
+    Levels of a slowly changing rate are less variable (or less regular) than the gaps, and need not be more: the rate
+    makes the queues, so the response alone is the score there.
+    """
+    fit = judged(process, stats, notes)
+    if slow:
+        fit.score = worst_response_error(fit, stats) + PRICE_OF_A_PHASE * fit.order
+    return fit
 
 
 def fit_windows(
@@ -94,7 +110,7 @@ def _regular(stats: TraceStatistics, max_states: int) -> FittedMap:
     law = fit_ph(stats.mean, 1.0 / max_states)
     process = MAP(law.T, np.outer(law.exit, law.alpha))
     note = f"An SCV of {stats.scv:.3g} takes more than {max_states} phases; the fit has {process.scv:.3g}."
-    return judged(process, stats, (note,))
+    return scored(process, stats, changes_slowly(stats), (note,))
 
 
 def _candidates(stats: TraceStatistics, max_states: int, rng: np.random.Generator) -> Iterator[MAP]:

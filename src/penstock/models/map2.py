@@ -70,15 +70,15 @@ def fit_map2(
     _check(mean, scv, skewness, decay, dispersion)
     notes: list[str] = []
     scv, decay = _scv_and_decay(scv, decay, dispersion, notes)
-    point = _Point(scv, _third(scv, skewness, notes), decay)
-    if skewness is None and abs(scv - 1.0) >= _EDGE:
-        point = _free_third(point)
-    if scv == 1.0 or abs(scv - 1.0) < _EDGE:
+    if abs(scv - 1.0) < _EDGE:
+        if skewness is not None and abs(skewness - 2.0) > _EDGE:
+            notes.append(f"Skewness {skewness:g} is out of reach at SCV 1; the nearest is 2.")
         if abs(decay) > _EDGE:
             notes.append("Exponential gaps of two phases cannot be correlated; the decay is 0.")
         matrices = np.array([[-1.0]]), np.array([[1.0]])
     else:
-        matrices = _matrices(_feasible_decay(point, notes))
+        point = _Point(scv, _third(scv, skewness, notes), decay)
+        matrices = _matrices(_feasible_decay(_free_third(point) if skewness is None else point, notes))
     return FittedMap(matrices[0] / mean, matrices[1] / mean, exact=not notes, notes=tuple(notes))
 
 

@@ -166,13 +166,23 @@ class Application:
                 raise PenstockError(
                     f"Station '{station.name}' joins copies, so it needs two inputs or more and no arrivals of its own."
                 )
-            flows = [
-                sum(self.visits[e.source].values()) * self.station(e.source).selectivity * e.fraction
-                for e in edges
-            ]
-            if max(flows) - min(flows) > 1e-9 * max(flows) or any(
-                self.station(e.source).selectivity * e.fraction != 1.0 for e in edges
-            ):
+            if not self._copies_meet(station.name):
                 raise PenstockError(
                     f"Station '{station.name}' joins branches that drop or multiply tuples, so some copies never meet; filter before the fork or after the join."
                 )
+
+    def _copies_meet(self, join: str) -> bool:
+        """Whether a copy of every tuple comes along each branch: nothing is dropped, multiplied or sent one way only after the fork."""
+        ways = {way[: way.index(join) + 1] for way in self.paths if join in way}
+        shared = 0
+        while len({way[shared] for way in ways}) == 1 and shared + 1 < min(map(len, ways)):
+            shared += 1
+        if not shared:  # streams of different sources
+            return False
+        fractions = {(edge.source, edge.target): edge.fraction for edge in self.edges}
+        return all(
+            fractions[way[at], way[at + 1]] == 1.0
+            and (at < shared or self.station(way[at]).selectivity == 1.0)
+            for way in ways
+            for at in range(shared - 1, len(way) - 1)
+        )

@@ -35,6 +35,8 @@ Floats = NDArray[np.float64]
 
 #: Superpositions larger than this are made of MAP(2)s with the same SCV, skewness and dispersion.
 _MOST_PHASES = 32
+#: Share of a stream that stands for none of it, where an operator passes nothing on.
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +127,18 @@ def _loads(app: Application) -> dict[str, StationLoad]:
     for name in app.order:
         station, visits = app.station(name), app.visits[name]
         batch = max(1.0, *visits.values())
-        streams = [app.sources[source].thinned(min(count / batch, 1.0)) for source, count in visits.items()]
+        streams = [
+            app.sources[source].thinned(min(max(count / batch, _NOTHING), 1.0))
+            for source, count in visits.items()
+        ]
         arrivals = _superposed(streams)
         service = station.effective
         whole = service if batch == 1.0 else fit_ph(batch * service.mean, service.scv / batch)
         inputs = [app.sources[name].scv] if name in app.sources else []
         weights = [app.sources[name].rate] if name in app.sources else []
         for edge in app.inputs(name):
-            load, kept = loads[edge.source], min(app.station(edge.source).selectivity * edge.fraction, 1.0)
+            load = loads[edge.source]
+            kept = min(max(app.station(edge.source).selectivity * edge.fraction, _NOTHING), 1.0)
             inputs.append(kept * load.scv_out + 1.0 - kept)
             weights.append(load.queue.arrival_rate * kept)
         scv = float(np.average(inputs, weights=weights))
@@ -187,11 +193,11 @@ class _Walk:
     def _join(self, path: tuple[str, ...], index: int) -> None:
         """Replace what was collected since the fork by the slowest of all branches."""
         branches = self._branches(path, index)
-        walks = [
-            _Walk(self.app, self.loads).along(branch, self._before(path, index, branch))
-            for branch in branches
-        ]
-        own = _Walk(self.app, self.loads).along(_since_fork(path[:index], branches), None)
+        way = _since_fork(path[:index], branches)
+        # The burst carrier at the fork, which all branches begin with, this path's own among them.
+        fork = _Walk(self.app, self.loads).along(path[: index - len(way)]).worst
+        walks = [_Walk(self.app, self.loads).along(branch, fork) for branch in branches]
+        own = _Walk(self.app, self.loads).along(way, fork)
         mean, variance = _slowest([(w.calm_mean, w.calm_variance) for w in walks])
         self.calm_mean += mean - own.calm_mean
         self.calm_variance = max(self.calm_variance + variance - own.calm_variance, 0.0)
@@ -210,12 +216,6 @@ class _Walk:
         while all(len(way) > shared and way[shared] == path[shared] for way in ways):
             shared += 1
         return sorted(way[shared:] for way in ways)
-
-    def _before(self, path: tuple[str, ...], index: int, branch: tuple[str, ...]) -> "StationLoad | None":
-        """The burst carrier at the fork."""
-        fork = _Walk(self.app, self.loads)
-        own = _since_fork(path[:index], self._branches(path, index))
-        return fork.along(path[: index - len(own)]).worst
 
     def response(self, path: tuple[str, ...]) -> PathResponse:
         if any(not self.loads[name].queue.stable for name in self.waits) or self.worst is None:

@@ -41,7 +41,7 @@ def fitted(points: Points, rows: Rows, count: int) -> Grid:
         low, high = HUGE, -HUGE
         for s in range(size):
             value = points[rows[s * count // size], k]
-            value = min(max(value, -HUGE), HUGE)
+            value = max(-HUGE, min(HUGE, value))  # in this order a NaN becomes HUGE, not a place out of range
             values[s] = value
             low, high = min(low, value), max(high, value)
         lowest[k] = low

@@ -96,7 +96,8 @@ def handed_over(
     queued = {w: int(loads[w]) for w in staying}
     for pane, held in open_panes.items():
         for worker in removed:
-            if held.sizes[worker]:
+            # A pane that got no row since workers came does not know of them.
+            if worker < len(held.sizes) and held.sizes[worker]:
                 forced[worker].append(pane)
         sizes = tuple(0 if w in set(removed) else size for w, size in enumerate(held.sizes))
         owner = held.owner

@@ -73,7 +73,8 @@ def read_trace(
 ) -> Trace:
     """Read a trace; ``arrival`` is in seconds from the start, any other column is counted from its first value.
 
-    So is ``arrival`` where it tells the time of day: where it is a timestamp, or begins later than 1e8 seconds.
+    So is ``arrival`` where it tells the time of day: where it is a timestamp, or begins later than 1e8 seconds. Event times
+    that are timestamps beside arrivals from the start have another origin: the smallest delay is taken for none.
 
     Parameters
     ----------
@@ -98,7 +99,10 @@ def read_trace(
     event_time = None
     if name is not None and event_times:
         events, event_unit = _values(table, name, unit, path)
-        if event_unit == unit_seconds:
+        apart = pa.types.is_timestamp(table[name].type) and not origin  # moments beside seconds from a start
+        if apart and events.size:
+            event_time = _beside(raw * unit_seconds, (events - events[0]) * event_unit)
+        elif event_unit == unit_seconds:
             event_time = (events - origin) * event_unit
         else:
             event_time = events * event_unit - origin * unit_seconds
@@ -109,6 +113,13 @@ def read_trace(
         )
     except PenstockError as error:
         raise PenstockError(str(error).replace("The trace", f"The trace '{path}'", 1)) from None
+
+
+def _beside(arrival: Floats, events: Floats) -> Floats:
+    """Event times on the clock of the arrivals, where nothing says when that began: the smallest delay counts as none."""
+    delays = arrival - events
+    known = delays[np.isfinite(delays)]
+    return events + (float(known.min()) if known.size else 0.0)
 
 
 def _origin(table: pa.Table, column: str, unit: str, raw: Ints | Floats, path: str | Path) -> Any:
@@ -149,13 +160,13 @@ def _values(table: pa.Table, column: str, unit: str, path: str | Path) -> tuple[
 
 
 def _read(path: Path, columns: list[str] | None) -> pa.Table:
-    if not path.is_file() and not path.is_dir():
-        raise PenstockError(f"There is no trace file '{path}'; check the path.")
     try:
         if path.is_dir():
             parts = pyarrow.dataset.dataset(_parts(path), format="parquet")
             wanted = None if columns is None else [c for c in columns if c in parts.schema.names]
             return parts.to_table(columns=wanted or None)
+        if not path.is_file():
+            raise PenstockError(f"There is no trace file '{path}'; check the path.")
         if path.name.endswith(".parquet"):
             names = pq.read_schema(path).names
             wanted = None if columns is None else [c for c in columns if c in names]
@@ -165,9 +176,9 @@ def _read(path: Path, columns: list[str] | None) -> pa.Table:
             _ = table.column_names  # names that are no UTF-8 show here
             return table
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = (getattr(error, "strerror", None) or str(error)).splitlines()[0].rstrip(".")
         raise PenstockError(
-            f"The trace '{path}' cannot be read ({reason}); is it damaged or of another kind?"
+            f"The trace '{path}' cannot be read ({reason}); is it damaged, of another kind, or not for you to read?"
         ) from None
     raise _strange_ending(path)
 

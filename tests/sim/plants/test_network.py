@@ -111,3 +111,19 @@ def test_a_lower_frequency_is_slower_and_saves_power():
     assert slow.power < fast.power
     refused = p.apply(Decision((Change(Knob.FREQUENCY, "matcher", 1.3),), "a test")).refused
     assert "1.3 GHz" in refused[0][1]
+
+
+@pytest.mark.parametrize("selectivity", [0.5, 1.0])
+def test_what_comes_by_two_ways_is_served_in_order_of_time(selectivity):
+    """However long a step is; with all tuples by both ways the line had no room."""
+    operators = (
+        NetworkOperator("in", 1e-5, ("a", "b"), 2),
+        NetworkOperator("a", 1e-5, ("c",), 2, selectivity),
+        NetworkOperator("b", 1e-5, ("c",), 2, selectivity),
+        NetworkOperator("c", 1e-5, (), 2),
+    )
+    plant = OperatorNetwork(poisson(100.0, 100), operators)
+    plant.wait_until(2.0)
+    stage = plant.observe().stage("c")
+    assert stage.waiting_time < 1e-3
+    assert stage.tuples_in == pytest.approx(200 * selectivity, rel=0.3)

@@ -78,9 +78,14 @@ class OperatorNetwork(VirtualPlant):
         rng = np.random.default_rng(seed)
         self.stations: dict[str, SimulatedStation] = {}
         self._pass: dict[str, NDArray[np.bool_]] = {}
+        copies = self._copies(operators)
+        #: What came for an operator since it was served last: those of several others are put in order of time.
+        self._came: dict[str, list[tuple[Floats, Ints]]] = {o.name: [] for o in operators}
         for o in operators:
-            demands = rng.gamma(o.phases, o.demand / o.phases, n)
-            self.stations[o.name] = SimulatedStation(n, demands if work is None else demands * work, 1)
+            places = n * copies[o.name]
+            demands = rng.gamma(o.phases, o.demand / o.phases, places)
+            weights = 1.0 if work is None else np.tile(work, copies[o.name])
+            self.stations[o.name] = SimulatedStation(places, demands * weights, 1)
             self._pass[o.name] = rng.random(n) < o.selectivity
             self.settings[Knob.CPU_SHARE, o.name] = Setting(share, 1.0)
             self.settings[Knob.WORKERS, o.name] = Setting(1, most_replicas)
@@ -109,16 +114,28 @@ class OperatorNetwork(VirtualPlant):
                 )
             seen.add(o.name)
 
+    @staticmethod
+    def _copies(operators: Sequence[NetworkOperator]) -> dict[str, int]:
+        """How many copies of a tuple may come to each operator: as many as there are ways to it."""
+        copies = {o.name: 0 for o in operators}
+        copies[operators[0].name] = 1
+        for o in operators:
+            for child in o.downstream:
+                copies[child] += copies[o.name]
+        return copies
+
     # ---- events
 
     def _run(self, time: float) -> None:
         last = int(np.searchsorted(self._arrivals, time, side="right"))
         rows = self._accepted(np.arange(self._fed, last))
-        self.stations[self.source].append(self._arrivals[rows], rows)
+        self._came[self.source].append((self._arrivals[rows], rows))
         self._shed += last - self._fed - len(rows)
         self._fed = last
         for name, operator in self.operators.items():
             station = self.stations[name]
+            station.append(*_in_order(self._came[name]))
+            self._came[name] = []
             station.run(time, self._speed(name))
             places = station.leave(time)
             self._left[name].append(places)
@@ -126,7 +143,7 @@ class OperatorNetwork(VirtualPlant):
             through = self._pass[name][ids]
             self._passed[name] += int(through.sum())
             for child in operator.downstream:
-                self.stations[child].append(station.departure[places][through], ids[through])
+                self._came[child].append((station.departure[places][through], ids[through]))
             if name in self.paths:
                 responses = station.departure[places] - self._arrivals[ids]
                 self.paths[name].add(responses)
@@ -235,3 +252,14 @@ class OperatorNetwork(VirtualPlant):
 
     def _monitored(self) -> Floats:
         return np.diff(self._arrivals[max(0, self._fed - self._recent - 1) : self._fed])
+
+
+def _in_order(came: list[tuple[Floats, Ints]]) -> tuple[Floats, Ints]:
+    """Tuples of several operators in order of time."""
+    if not came:
+        return np.zeros(0), np.zeros(0, dtype=np.int64)
+    times, ids = (np.concatenate(parts) for parts in zip(*came, strict=True))
+    if len(came) == 1:
+        return times, ids
+    order = np.argsort(times, kind="stable")
+    return times[order], ids[order]

@@ -151,3 +151,20 @@ def test_the_same_stream_gives_the_same_run():
         return p.observe()
 
     assert run() == run()
+
+
+def test_panes_tell_the_tuples_that_they_gave_on():
+    """By one attribute each pane has one best tuple, however many came."""
+    one = query_stream(poisson(1000.0), 6.0, delay=0.0, attributes=Attributes(1), seed=1)
+    plant = PreferencePlant(one, pane_workers=2, window_workers=1, limit=8)
+    plant.wait_until(2.5)
+    told = plant.observe().stage("panes")
+    assert told.tuples_out == len(plant.parts) > 5
+
+
+def test_workers_may_go_before_a_pane_has_heard_of_them():
+    plant = PreferencePlant(stream(seconds=2.0), pane_workers=1, window_workers=1, limit=8)
+    plant.wait_until(0.3)
+    for count in (4, 1):  # in an instant: no row comes in between
+        plant.apply(workers("panes", count))
+    drain(plant)

@@ -146,3 +146,9 @@ def test_the_pipeline_that_holds_the_flow_back_tells_how_much_input_waits():
     assert source.downstream == (slow.name,)
     assert source.congestion == 0
     assert slow.congestion == pytest.approx(0.5, abs=0.1)  # it serves about half
+
+
+def test_regions_tell_how_many_replicas_they_can_have():
+    plant = RegionsPlant(four(), offered=lambda t: 50_000.0, most_replicas=4)
+    plant.wait_until(1.0)
+    assert plant.observe().region("r1").replicas.limit == 4

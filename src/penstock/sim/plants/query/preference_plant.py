@@ -118,6 +118,8 @@ class PreferencePlant(VirtualPlant):
         self.pane_latency: list[float] = []
         self.closing_lag: list[float] = []
         self.parts: list[int] = []
+        #: Tuples that each closed pane gave to the windows.
+        self.given_out: list[int] = []
         self.selected: list[
             float
         ] = []  # tuples that left the pane stage over tuples that entered it, by pane
@@ -215,7 +217,8 @@ class PreferencePlant(VirtualPlant):
         self.pane_latency.append(times.computed - self._arrived_first(pane, times.first))
         self.closing_lag.append(max(0.0, now - times.computed))
         self.parts.append(times.parts)
-        self.selected.append(sum(len(r.rows) for r in results) / max(times.rows, 1))
+        self.given_out.append(sum(len(r.rows) for r in results))
+        self.selected.append(self.given_out[-1] / max(times.rows, 1))
         self.pane_closed.append(max((r.ready for r in results), default=now))
         self._first_arrival[pane] = times.first
 
@@ -308,7 +311,7 @@ class PreferencePlant(VirtualPlant):
             interarrivals=np.diff(arrived[-50_000:]),
             busy_time=float(busy.sum()),
             tuples_in=float(done.sum()),
-            tuples_out=float(sum(selected)) * float(np.mean(load)) if selected else 0.0,
+            tuples_out=float(sum(self.given_out[closed])),
             backlog=float((self.panes.sent - self.panes.done).sum()),
             latency=latency_of(latencies),
             service_time=float(busy.sum() / done.sum()) if done.sum() else nan,

@@ -212,10 +212,10 @@ class RegionsPlant(VirtualPlant):
 
     def _region(self, region: SimulatedRegion, rate: float) -> RegionObservation:
         starts, replicas = self.configs[region.name]
-        groups = self.costs.groups
+        groups, most = self.costs.groups, self.settings.get((Knob.WORKERS, region.name))
         return RegionObservation(
             region.name,
-            replicas=Capacity.steady(replicas, 16 if region.kind == "partitioned" else 1),
+            replicas=Capacity.steady(replicas, most.limit if most is not None else 1),
             operators=tuple(o.name for o in region.operators),
             pipelines=starts,
             kind=region.kind,
