@@ -208,3 +208,12 @@ def test_a_run_alone_that_does_not_end_is_ended_with_all_that_it_started(program
         run_alone(module, {"seconds": 0.0})
     for pid in map(int, Path(pids).read_text().split()):
         until(lambda pid=pid: started_at(pid) is None, "the end of a process")
+
+
+def test_a_page_is_told_anew_from_the_most_runs_that_go_together(tmp_path):
+    """By the newest one, a fast hour at the end left out what the page had been made of."""
+    for way, speeds in (("a", [0.1, 0.12, 0.14]), ("b", [0.11, 0.09, 0.3])):
+        (tmp_path / f"query--{way}.json").write_text(json.dumps([{"plain_loop": s} for s in speeds]))
+    usual = CellRuns(tmp_path).usual_speed("query")
+    assert usual / 1.5 <= 0.09
+    assert 0.14 <= usual * 1.5 < 0.3

@@ -24,17 +24,17 @@ def run(quick: bool, folder: Path, part: str | None = None, minutes: float | Non
     words = (" --quick" if quick else "") + (f" --part {part}" if part else "")
     page = ResultsPage("Elasticity on live Spark", "penstock bench elastic" + words)
     with kept_runs(folder / "elastic", quick, minutes) as kept:
-        if not quick:
-            kept.machine = speed_that_counts(kept, minutes)
         for name in parts:
+            if not quick:
+                kept.machine = speed_that_counts(kept, minutes, name)
             _parts()[name](page, kept, quick)
     return page
 
 
-def speed_that_counts(kept: CellRuns, minutes: float | None) -> float:
-    """The machine's speed at present, where runs may be begun; else that of the newest run."""
-    newest = kept.newest_speed()
-    return plain_loop() if isnan(newest) or minutes is None or minutes > 0 else newest
+def speed_that_counts(kept: CellRuns, minutes: float | None, part: str) -> float:
+    """The machine's speed at present, where runs may be begun; else the one by which the most of the part's runs count."""
+    usual = kept.usual_speed(part)
+    return plain_loop() if isnan(usual) or minutes is None or minutes > 0 else usual
 
 
 def _parts() -> dict[str, Callable[[ResultsPage, CellRuns, bool], None]]:
