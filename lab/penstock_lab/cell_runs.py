@@ -181,9 +181,10 @@ class CellRuns:
         """The speed of the machine by which the most runs of a part count; nan where there is none."""
         runs = [run for path in self.folder.glob(f"{part}--*.json") for run in json.loads(path.read_text())]
         seen = sorted(run["plain_loop"] for run in runs if isinstance(run, dict) and "plain_loop" in run)
-        # A window of speeds that count begins with one of them.
-        windows = [(sum(low <= s <= low * SPEEDS**2 for s in seen), -low) for low in seen]
-        return -max(windows)[1] * SPEEDS if windows else nan
+        # A window of speeds that count begins with one of them, which must not fall out by rounding.
+        within = SPEEDS * (1 - 1e-6)
+        windows = [(sum(low <= s <= low * within**2 for s in seen), -low) for low in seen]
+        return -max(windows)[1] * within if windows else nan
 
     def _run(self, cell: Cell, number: int, measure: Callable[[Cell, int], Figures]) -> Figures:
         began = time.monotonic()
