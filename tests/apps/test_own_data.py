@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import penstock.spark
+from locked import lock
 from penstock.apps import finance, logs, network, trading, wordcount
 from penstock.apps.flow_app import Ended, _wait, checked, ends
 from penstock.apps.own_data import lines_of, table_of, topic_lines
@@ -58,6 +60,49 @@ def test_lines_come_from_files_folders_and_named_columns(tmp_path):
         lines_of(str(tmp_path / "d.csv"), "mesage")
     with pytest.raises(PenstockError, match="There is no file or folder"):
         lines_of(str(tmp_path / "nothing"))
+
+
+CUT = gzip.compress(b"one two three\n" * 1000, mtime=0)[:40]
+DAMAGED = {
+    "cut.log.gz": (CUT, "ended before"),
+    "plain.log.gz": (b"one two\n", "Not a gzipped file"),
+    "bad.log.gz": (CUT[:20] + b"\xff" * 20, "while decompressing"),
+    "cut.csv.gz": (CUT, "cannot be read"),
+    "half.parquet": (b"PAR1 is not enough", "cannot be read"),
+    "latin.csv": (b"caf\xe9,line\n1,2\n", "cannot be read"),
+    "twice.csv": (b"line,line\n1,2\n", "has the column 'line' twice; rename one of them"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_input_is_told_in_one_sentence_before_spark_starts(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(penstock.spark, "session", None)
+    content, reason = DAMAGED[name]
+    (tmp_path / name).write_bytes(content)
+    for module in (logs, network, wordcount):
+        with pytest.raises(PenstockError, match=reason) as raised:
+            module.main(0.0, {**module_options(module), "input": str(tmp_path / name)})
+        assert len(str(raised.value).splitlines()) == 1
+
+
+def test_tables_that_cannot_be_read_are_told_before_spark_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(penstock.spark, "session", None)
+    (tmp_path / "t.csv").write_text("ts,ts,symbol,price\n1,2,A,3\n")
+    given = {"input": str(tmp_path / "t.csv"), "quotes": str(tmp_path / "t.csv")}
+    for module in (finance, trading):
+        with pytest.raises(PenstockError, match="has the column 'ts' twice"):
+            module.main(0.0, {**module_options(module), **given})
+
+
+def module_options(module):
+    return {name: option.default for name, option in module.OPTIONS.items()}
+
+
+@pytest.mark.parametrize("place", ["locked/some.log", "n" * 300], ids=["locked", "long"])
+def test_a_place_that_cannot_be_looked_at_is_told_with_the_reason(tmp_path, monkeypatch, place):
+    lock(monkeypatch, tmp_path / "locked")
+    with pytest.raises(PenstockError, match=r"cannot be read \((Permission denied|File name too long)\)"):
+        lines_of(str(tmp_path / place))
 
 
 def test_tables_come_with_named_columns(tmp_path):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from locked import lock
 from penstock.cli import app
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
@@ -41,6 +42,22 @@ def test_mistakes_are_found_before_the_program_runs(options, words, tmp_path):
     result = run(*options, str(script))
     assert isinstance(result.exception, PenstockError)
     assert words in str(result.exception)
+
+
+def test_a_program_that_cannot_be_looked_at_or_opened_is_told_with_the_reason(tmp_path, monkeypatch):
+    locked = lock(monkeypatch, tmp_path / "locked")
+    (tmp_path / "mine.py").write_text("raise SystemExit(7)")
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(script.Path, "open", refused)
+    for program in (locked, tmp_path / "mine.py"):
+        result = run(str(program))
+        assert isinstance(result.exception, PenstockError)
+        assert "cannot be read (Permission denied); check the path and its permissions." in str(
+            result.exception
+        )
 
 
 def test_the_autoscaler_stays_as_long_as_the_program_however_long_no_query_runs(tmp_path, monkeypatch):

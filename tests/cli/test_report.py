@@ -1,7 +1,11 @@
-"""``penstock report``."""
+"""``penstock report`` and ``penstock watch``."""
 
 import json
 import re
+import signal
+import subprocess
+import sys
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
@@ -14,10 +18,11 @@ from penstock.core.decision import Change, Decision
 from penstock.core.journal import FileJournal
 from penstock.core.observation import Latency, Observation, StageObservation
 from penstock.core.plant import Applied
+from penstock.policies import Mpc
 from penstock.policies.catalog import policy_named
 from penstock.sim.load import load
 from penstock.sim.plant_catalog import plant_parameters, simulated_plant
-from waiting import until
+from waiting import PATIENCE, until
 
 SIMULATED = ("spark", "operator", "preference", "network", "regions")
 
@@ -144,6 +149,8 @@ def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
         output=tmp_path / "out",
         checkpoint=tmp_path / "query",
         available_now=True,
+        policy=Mpc("latency", target=2.0),
+        dry_run=True,
     )
 
     @ps.operator(keys="key", state={"n": int}, grain="key", output={"key": int, "n": int})
@@ -154,9 +161,13 @@ def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
     of_query.await_termination()
     flow = ps.Flow("counts")
     flow.source("rows", traffic.option("keys", 5).load().select("key")).through(count).sink("counts")
-    flow.start(
-        spark, checkpoint=tmp_path / "flow", output=tmp_path / "counts", available_now=True
-    ).await_termination()
+    of_flow = flow.start(
+        spark, checkpoint=tmp_path / "flow", output=tmp_path / "counts", available_now=True,
+        policy="mpc:target=1.5", dry_run=True, metrics="127.0.0.1:0",
+    )  # fmt: skip
+    with urlopen(f"http://{of_flow.metrics_address}/metrics", timeout=PATIENCE) as metrics:
+        assert "penstock_target_seconds 1.5" in metrics.read().decode()
+    of_flow.await_termination()
     stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
     mine = stream.writeStream.format("noop").queryName("mine").trigger(processingTime="1 second").start()
     handle = ps.attach(mine, executors=(1, 2), target=5.0, period=0.5, journal=tmp_path / "attached.jsonl")
@@ -165,10 +176,10 @@ def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
     finally:
         handle.stop()
         mine.stop()
-    for journal, title in (
-        (tmp_path / "query" / "journal.jsonl", "Query Skyline of a0, a1 - Penstock"),
-        (tmp_path / "flow" / "journal.jsonl", "Flow counts"),
-        (tmp_path / "attached.jsonl", "Query mine"),
+    for journal, title, target in (
+        (tmp_path / "query" / "journal.jsonl", "Query Skyline of a0, a1 - Penstock", (2.0, "latency_mean")),
+        (tmp_path / "flow" / "journal.jsonl", "Flow counts", (1.5, "latency_mean")),
+        (tmp_path / "attached.jsonl", "Query mine", (5.0, "latency_p95")),
     ):
         figures, html = reported(journal, tmp_path)
         assert figures["observations"] >= 1
@@ -176,6 +187,7 @@ def test_live_runs_of_every_kind_can_be_reported(spark, tmp_path):
         assert f"<title>{title}" in html
         inside = data_of(html)
         assert inside["clock"] == "wall"
+        assert (inside["target"], inside["metric"]) == target
         assert "journal.jsonl" not in inside["title"]
 
 
@@ -186,3 +198,23 @@ def test_figures_alone_write_no_page(tmp_path, monkeypatch):
     assert not (tmp_path / "report.html").exists()
     assert CliRunner().invoke(app, ["report", str(journal)]).exit_code == 0
     assert (tmp_path / "report.html").exists()
+
+
+def test_ctrl_c_ends_the_watching_and_not_the_run(tmp_path):
+    journal, states = a_journal(tmp_path / "j.jsonl"), []
+    call = [sys.executable, "-m", "penstock", "watch", str(journal), "--page", "127.0.0.1:0"]
+    child = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+    try:
+        address = child.stdout.readline().split(" at ")[1].split()[0]
+        with urlopen(address.replace("/?", "/events?"), timeout=PATIENCE) as events:
+            for line in events:
+                if line.startswith(b"data: "):
+                    states.append(json.loads(line[6:])["state"])
+                    if len(states) == 1:
+                        child.send_signal(signal.SIGINT)
+        assert child.wait(PATIENCE) == 130
+    finally:
+        child.kill()
+        child.wait()
+    assert states
+    assert "ended" not in states

@@ -47,6 +47,7 @@ def test_the_table_and_the_plot_are_made(tmp_path):
         (["--seconds", "4"], "has to last 10 s"),
         (["--seconds", "5"], "has to last 10 s"),
         (["--warm-up", "16"], "has to last 25 s"),
+        (["--target", "inf"], "The target must be a number above 0 seconds, not inf"),
     ],
 )
 def test_mistakes_are_named_in_one_sentence(arguments, word, monkeypatch):

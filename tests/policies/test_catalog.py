@@ -134,3 +134,9 @@ def test_what_fits_a_preference_query():
     fits = fitting(PlantKind.PREFERENCE)
     assert {"Fuzzy", "Ds2", "Mpc"} <= set(fits)
     assert not {"Organic", "DynamicAllocation"} & set(fits)
+
+
+@pytest.mark.parametrize("target", [0.0, float("nan"), float("inf")])
+def test_a_target_that_is_no_number_of_seconds_is_refused(target):
+    with pytest.raises(PenstockError, match=f"must be a number above 0 seconds, not {target}"):
+        Surroundings(PlantKind.MICRO_BATCHES, target=target)

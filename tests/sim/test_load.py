@@ -3,6 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from locked import lock
 from penstock.core.errors import PenstockError
 from penstock.sim import load
 from penstock.sim.load import GENERATORS
@@ -71,3 +72,13 @@ def test_unknown_loads_and_parameters_are_named():
         load("poisson:burst=3")
     with pytest.raises(PenstockError, match="no number"):
         load("poisson:rate=fast")
+
+
+def test_a_place_that_cannot_be_looked_at_is_told_and_words_too_long_for_one_are_no_file(
+    tmp_path, monkeypatch
+):
+    place = lock(monkeypatch, tmp_path / "locked")
+    with pytest.raises(PenstockError, match=r"cannot be read \(Permission denied\)"):
+        load(str(place))
+    with pytest.raises(PenstockError, match="did you mean 'poisson'"):
+        load("poison:" + "rate=1," * 50)

@@ -46,6 +46,34 @@ def test_penstocks_sources_are_known(spark):
     assert frame.count() > 50
 
 
+def says_version(place, version, home=""):
+    """A program that answers like a Java."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    settings = f"    java.home = {home}\n" if home else ""
+    place.write_text(
+        f"#!/bin/sh\ncat >&2 <<'END'\nProperty settings:\n{settings}openjdk version \"{version}\"\nEND\n"
+    )
+    place.chmod(0o755)
+
+
+def test_an_early_access_java_has_a_version_too(monkeypatch, tmp_path):
+    says_version(tmp_path / "bin" / "java", "25-ea")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert (find_java().version, find_java().major) == ("25-ea", 25)
+
+
+def test_of_a_script_on_the_path_the_home_of_the_java_behind_it_is_taken(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:{os.environ['PATH']}")
+    says_version(tmp_path / "jdk" / "bin" / "java", "17.0.15")
+    says_version(tmp_path / "shims" / "java", "17.0.15", tmp_path / "jdk")
+    assert find_java().home == tmp_path / "jdk"
+    says_version(tmp_path / "shims" / "java", "17.0.15")
+    monkeypatch.setattr(Path, "glob", lambda *_: [])
+    with pytest.raises(PenstockError, match="none was found"):  # a folder without bin/java is no home
+        find_java()
+
+
 def test_java_that_is_too_old_or_missing_gets_one_sentence(monkeypatch, tmp_path):
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()

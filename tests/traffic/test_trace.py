@@ -262,7 +262,7 @@ def test_an_impossible_trace_is_refused(make):
         make()
 
 
-@pytest.mark.parametrize("name", ["locked/t.csv", "n" * 300 + ".csv"])
+@pytest.mark.parametrize("name", ["locked/t.csv", "n" * 300 + ".csv"], ids=["locked", "long"])
 def test_a_file_that_cannot_be_looked_at_is_told_with_the_reason(tmp_path, monkeypatch, name):
     lock(monkeypatch, tmp_path / "locked")
     with pytest.raises(PenstockError, match=r"cannot be read \((Permission denied|File name too long)\)"):

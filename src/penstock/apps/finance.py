@@ -171,8 +171,8 @@ def market(symbols: int) -> tuple[Any, Any]:
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
     kept = Collected()
-    data: dict[str, pa.Table] = {}
     symbols = whole(options, "symbols")
+    data = given(options) if ends(options) else {}
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow
@@ -182,7 +182,6 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
         if is_topic(options["input"]):
             streams = [made.source(name, frame, time="ts") for name, frame in topics(spark, options).items()]
         elif ends(options):
-            data.update(given(options))
             times = _edges(data)
             streams = [
                 made.source(name, played(spark, by_time(data[name], times), scratch / name), time="ts")

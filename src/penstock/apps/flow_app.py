@@ -232,7 +232,7 @@ def _control(checkpoint: str, target: float) -> ControlQuality | None:
 def tell_page(run: Any) -> None:
     """Say where the page of a run is, where it has one."""
     if run.page_address:
-        Console(stderr=True, soft_wrap=True).print(f"page: {run.page_address}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"page: {run.page_address}", markup=False, highlight=False)
 
 
 def _first_batch(run: Any, until: float, before: int = 0) -> float:
@@ -299,7 +299,7 @@ def recorded(name: str) -> Path:
     """A file of recorded data, or one sentence on how to get at it."""
     folder = os.environ.get("PENSTOCK_DATA")
     path = Path(folder or ".") / name
-    if folder is None or not path.exists():
+    if folder is None or not os.access(path, os.R_OK):
         raise PenstockError(
             f"The recorded data '{name}' is not there; set PENSTOCK_DATA to the folder that has it, or use --source synthetic."
         )

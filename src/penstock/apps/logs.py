@@ -14,7 +14,7 @@ from penstock.apps.flow_app import OPTIONS as COMMON
 from penstock.apps.flow_app import Largest, checked, run_app, whole
 from penstock.apps.network import log_line
 from penstock.apps.summary import Option, Summary
-from penstock.apps.wordcount import source_of_lines
+from penstock.apps.wordcount import given_lines, source_of_lines
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
@@ -129,12 +129,12 @@ def made_line(value: int) -> str:
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
     components, matched = Largest("component", "events"), Largest("pattern", "matches")
-    data: list[str] = []
     patterns = tuple(p for p in options["patterns"].split(" ; ") if p)
     try:
         [re.compile(p) for p in patterns]
     except re.error as error:
         raise PenstockError(f"--patterns holds something that is no regular expression: {error}.") from None
+    data = given_lines(options)
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow

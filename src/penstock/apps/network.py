@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from penstock.apps.flow_app import OPTIONS as COMMON
 from penstock.apps.flow_app import Collected, checked, run_app, whole
 from penstock.apps.summary import Option, Summary
-from penstock.apps.wordcount import source_of_lines
+from penstock.apps.wordcount import given_lines, source_of_lines
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph, Stream
 from penstock.dataflow.operators import Operator, operator
@@ -194,10 +194,10 @@ def log_line(value: int) -> str:
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
     kept = Collected()
-    data: list[str] = []
     least, window = whole(options, "failures"), whole(options, "window")
     if window > 86_400:
         raise PenstockError(f"--window is {window} seconds; a day is the most that makes sense here.")
+    data = given_lines(options)
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow

@@ -2,7 +2,9 @@
 
 import gzip
 import re
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +55,27 @@ def _parts(place: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tell in one sentence why a file or a folder cannot be read."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).splitlines()[0].rstrip(".")
+        raise PenstockError(
+            f"'{path}' cannot be read ({reason}); is it damaged, of another kind, or not for you to read?"
+        ) from None
+
+
 def files_of(place: str) -> list[Path]:
     """The file, or the files of a folder in order of their names."""
     path = Path(place)
-    if not path.exists():
-        raise PenstockError(f"There is no file or folder '{place}'; --input takes one that is there.")
-    files = (
-        [path]
-        if path.is_file()
-        else sorted(p for p in path.iterdir() if p.is_file() and p.name[0] not in "._")
-    )
+    with _reading(path):
+        if not path.exists():
+            raise PenstockError(f"There is no file or folder '{place}'; --input takes one that is there.")
+        if path.is_file():
+            return [path]
+        files = sorted(p for p in path.iterdir() if p.is_file() and p.name[0] not in "._")
     if not files:
         raise PenstockError(
             f"The folder '{place}' has no files; --input takes a file, or a folder with some."
@@ -77,10 +90,12 @@ def lines_of(place: str, column: str = "") -> list[str]:
         if file.name.endswith(_TABLES):
             table = _table(file)
             name = _found(table, column or "line", file, "--column")
-            lines += [str(text) for text in table.column(name).to_pylist() if text is not None]
+            with _reading(file):
+                lines += [str(text) for text in table.column(name).to_pylist() if text is not None]
             continue
-        raw = file.read_bytes()
-        text = gzip.decompress(raw) if file.suffix == ".gz" else raw
+        with _reading(file):
+            raw = file.read_bytes()
+            text = gzip.decompress(raw) if file.suffix == ".gz" else raw
         lines += text.decode(errors="replace").splitlines()
     if not lines:
         raise PenstockError(f"'{place}' has no lines; --input takes data to work on.")
@@ -109,14 +124,16 @@ def table_of(place: str, columns: Mapping[str, str], schema: pa.Schema) -> pa.Ta
 
 
 def _table(file: Path) -> pa.Table:
-    try:
-        return pq.read_table(file) if file.suffix == ".parquet" else pacsv.read_csv(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise PenstockError(f"The file '{file}' cannot be read: {error}.") from None
+    with _reading(file):
+        table = pq.read_table(file) if file.suffix == ".parquet" else pacsv.read_csv(file)
+        _ = table.column_names  # names that are no UTF-8 show here
+    return table
 
 
 def _found(table: pa.Table, name: str, file: Path, option: str) -> str:
     names: Sequence[str] = table.column_names
     if name not in names:
         raise PenstockError(f"{unknown(f'column of {file.name}', name, names)} Name it with {option}.")
+    if names.count(name) > 1:
+        raise PenstockError(f"'{file}' has the column '{name}' twice; rename one of them.")
     return name

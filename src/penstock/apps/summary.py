@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,17 @@ class Summary:
         figures = ", ".join(
             f"{name.replace('_', ' ')} {_shown(value)}" for name, value in self.figures.items()
         )
-        console.print(f"[bold]{self.app}[/bold]: {figures}", highlight=False)
+        # Texts, since cells and paths are what users have: a word in brackets is no markup.
+        console.print(Text.assemble((self.app, "bold"), f": {figures}"))
         if self.columns:
             table = Table()
             for index, column in enumerate(self.columns):
-                table.add_column(column, justify="left" if index == 0 else "right")
+                table.add_column(Text(column), justify="left" if index == 0 else "right")
             for row in self.rows:
-                table.add_row(*map(_shown, row))
+                table.add_row(*(Text(_shown(value)) for value in row))
             console.print(table)
         for note in self.notes:
-            console.print(note, style="dim", markup=False)
+            console.print(note, style="dim", markup=False, emoji=False)
 
 
 def _shown(value: Any) -> str:

@@ -246,11 +246,11 @@ def given_quotes(options: Mapping[str, str]) -> pa.Table:
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
     kept = Collected()
-    data: list[pa.Table] = []
     symbols, window, degree = (whole(options, n) for n in ("symbols", "window", "degree"))
     if options["load"] not in ("steady", "walk"):
         raise unknown("load", options["load"], ["steady", "walk"])
     walk = walk_options(whole(options, "rate"), symbols) if options["load"] == "walk" else {}
+    data = [given_quotes(options)] if ends(options) else []
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow
@@ -261,7 +261,6 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
             columns = {n: options[n] for n in QUOTE}
             quotes = made.source("quotes", topic_rows(spark, options["input"], columns, schema_of(QUOTE)))
         elif ends(options):
-            data.append(given_quotes(options))
             quotes = made.source("quotes", played(spark, pieces(data[0], 20_000), scratch / "quotes"))
         elif walk:
             stream = spark.readStream.format("penstock-traffic").options(**walk).load()

@@ -2,7 +2,7 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def text(lines: int, words: int = ENGLISH, seed: int = 0) -> pa.Array:
 def main(seconds: float, options: Mapping[str, str]) -> Summary:
     """Run the application."""
     kept = Largest("word", "count")
-    recorded_lines: list[str] = []
+    recorded_lines = given_lines(options)  # before Spark starts: what cannot be read is told at once
 
     def flow(spark: Any, scratch: Path) -> Graph:
         from penstock.spark.flow.flow import Flow
@@ -135,21 +135,22 @@ def main(seconds: float, options: Mapping[str, str]) -> Summary:
 
 
 def source_of_lines(
-    flow: Graph, spark: Any, options: Mapping[str, str], scratch: Path, lines: list[str], size: int = 2000
+    flow: Graph, spark: Any, options: Mapping[str, str], scratch: Path, lines: Sequence[str], size: int = 2000
 ) -> Stream | None:
-    """Recorded lines or the user's own as a source, those that have an end also in ``lines``; None: they are to be made."""
+    """The messages of a topic as a source, or the ``lines`` of an input that has an end; None: they are to be made."""
     from penstock.spark.sources.demo_sources import played
 
     if is_topic(options["input"]):
         return flow.source("lines", topic_lines(spark, options["input"]))
     if not ends(options):
         return None
-    lines.extend(given_lines(options))
     return flow.source("lines", played(spark, pieces(pa.table({"line": lines}), size), scratch / "lines"))
 
 
 def given_lines(options: Mapping[str, str]) -> list[str]:
-    """The lines that a user names, or those of the recorded system log."""
+    """The lines that a user names, or those of the recorded system log; none where the input has no end."""
+    if not ends(options):
+        return []
     if options["input"]:
         return lines_of(options["input"], options["column"])
     return log_lines(whole(options, "rows", 0))

@@ -5,9 +5,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 import typer
-from rich.console import Console
 
 from penstock import __version__
+from penstock.cli.ending import end_with
 from penstock.core.errors import PenstockError
 
 app = typer.Typer(
@@ -61,14 +61,11 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except PenstockError as error:
-        _tell(str(error))
-    except typer.exceptions.TyperException as error:
-        _tell(error.format_message())
+        end_with(str(error))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-
-
-def _tell(sentence: str) -> None:
-    line = " ".join(f"penstock: {sentence}".split())
-    Console(stderr=True, soft_wrap=True).print(line, style="red", markup=False, highlight=False)
-    sys.exit(2)
+    except Exception as error:
+        # Of what typer says of words that it does not take, the class has another name before 0.26 and before 0.27.2.
+        if not hasattr(error, "format_message"):
+            raise
+        end_with(error.format_message())

@@ -1,10 +1,11 @@
 """``penstock report`` and ``penstock watch``: the page of a run, as a file and live."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
+
+from penstock.cli.json_text import json_text
 
 
 def register(app: typer.Typer) -> None:
@@ -33,9 +34,8 @@ def report(
     if html is not None:
         write_page(story, journal, html)
     if as_json:
-        figures = {k: v if v == v else None for k, v in asdict(quality).items()}
         peak = {"core_seconds": running.core_seconds, "static_peak_core_seconds": running.static_peak}
-        typer.echo(json.dumps({**figures, **peak}, indent=1))
+        typer.echo(json_text({**asdict(quality), **peak}))
     else:
         typer.echo(
             f"{html}: {quality.observations} observations, {quality.reconfigurations} reconfigurations"
@@ -66,11 +66,12 @@ def watch(
     story = Story(name_of(journal), target)
     follower = JournalFollower(journal, story)
     follower.look()
-    server = PageServer(page, story).start()
-    follower.start()
+    server = PageServer(page, story)
+    follower.start()  # whether the run still goes on is known before anybody asks
+    server.start()
     typer.echo(f"{journal} at {server.address} (Ctrl-C ends it)")
     try:
         threading.Event().wait()
     finally:
         follower.close()
-        server.close()
+        server.close(run_ended=False)

@@ -10,7 +10,6 @@ An application is a module ``penstock.apps.NAME`` with::
 source is used up or Ctrl-C) and also on KeyboardInterrupt, and gives its summary in each case.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from math import inf
@@ -20,10 +19,15 @@ import typer
 from rich.console import Console
 
 from penstock.apps.summary import Option, Summary
+from penstock.cli.ending import end_with
+from penstock.cli.json_text import json_text
 from penstock.core.errors import PenstockError, unknown
 
 #: The applications, each a module of ``penstock.apps``.
 APPS = ("demo", "skyline", "wordcount", "finance", "network", "trading", "logs")
+
+#: Errors of queries that ran: where in the code they come from says more than their first line.
+_OF_A_RUN = ("PythonException", "StreamingQueryException")
 
 
 def register(app: typer.Typer) -> None:
@@ -62,11 +66,31 @@ def run(
         from penstock.apps.flow_app import ends
 
         seconds = 0.0 if ends(options) else 30.0
-    summary: Summary = module.main(seconds, options)
+    try:
+        summary: Summary = module.main(seconds, options)
+    except Exception as error:
+        if (refusal := _refusal(error)) is None:
+            raise
+        end_with(f"Spark refuses: {refusal}", code=1)
     if as_json:
-        typer.echo(json.dumps(summary.as_json(), indent=1, default=str))
+        typer.echo(json_text(summary.as_json()))
     else:
         summary.print(Console())
+
+
+def _refusal(error: Exception) -> str | None:
+    """The first line of what Spark says of options it cannot work with; None: no such error, its stack is wanted."""
+    kind = type(error)
+    if kind.__module__.partition(".")[0] not in ("pyspark", "py4j") or kind.__name__ in _OF_A_RUN:
+        return None
+    java = getattr(error, "java_exception", None)
+    said = str(error) if java is None else str(java.getMessage() or java.toString())
+    if "stage failure" in said:
+        return None
+    first = next(filter(None, map(str.strip, said.splitlines())), kind.__name__)
+    # What spark-submit said of the reason was kept off the terminal together with its banner.
+    exited = "JAVA_GATEWAY_EXITED" in first
+    return f"{first} See whether --master is one, and what penstock doctor says of Java." if exited else first
 
 
 def parse(app: str, known: Mapping[str, Option], words: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """``penstock simulate``: policies against a load in virtual time, before production is touched."""
 
-import json
 from math import inf, isnan
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.json_text import json_text
 from penstock.cli.simulation_jobs import SimulationJob, run_jobs
 from penstock.core.errors import PenstockError, unknown
 from penstock.core.metrics import Metric
@@ -128,17 +128,8 @@ def simulate(
         if found:
             head["calibrated"] = found
         warned = {o.policy: list(o.warnings) for o in outcomes if o.warnings}
-        typer.echo(
-            json.dumps(
-                {
-                    **head,
-                    "policies": [_plain(r) for r in rows],
-                    "recommendation": _plain(advice.as_json()),
-                    "warnings": warned,
-                },
-                indent=1,
-            )
-        )
+        answers = {"policies": rows, "recommendation": advice.as_json(), "warnings": warned}
+        typer.echo(json_text(head | answers))
         return
     _print(
         _console(),
@@ -224,10 +215,6 @@ def _console() -> Console:
     """A table that goes into a file or a pipe is not squeezed into the 80 columns of a missing terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=120)
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: None if isinstance(v, float) and isnan(v) else v for k, v in row.items()}
 
 
 def _print(console: Console, rows: list[dict[str, Any]], title: str, target: float) -> None:

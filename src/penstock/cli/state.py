@@ -1,12 +1,12 @@
 """``penstock state``: what a checkpoint holds, and how a flow that changed goes on from it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 state_app = typer.Typer(help="Look into the state of a flow or a query, or change it.")
 
@@ -56,11 +56,11 @@ def inspect(
             if is_flow
             else values_of_pane(checkpoint, _pane(values), chosen, limit)
         )
-        typer.echo(json.dumps(rows, indent=1, default=str) if as_json else "\n".join(map(as_text, rows)))
+        typer.echo(as_text(rows, indent=1) if as_json else "\n".join(map(as_text, rows)))
         return
     found = inspect_flow(checkpoint) if is_flow else inspect_query(checkpoint)
     if as_json:
-        typer.echo(json.dumps(found, indent=1, default=str))
+        typer.echo(as_text(found, indent=1))
     elif is_flow:
         _print(found, groups, Console())
     else:
@@ -139,7 +139,7 @@ def _print(found: dict[str, Any], groups: bool, console: Console) -> None:
     )
     for name, figures in found["operators"].items():
         table.add_row(
-            name,
+            Text(name),
             f"{figures['keys']:,}",
             f"{figures['rows']:,}",
             str(figures["layers"]),
@@ -149,10 +149,9 @@ def _print(found: dict[str, Any], groups: bool, console: Console) -> None:
         )
     console.print(table)
     if groups:
+        columns = ("group", "keys", "kB", "layers", "last batch", "replica")
         for name, figures in found["operators"].items():
-            detail = Table(
-                "group", "keys", "kB", "layers", "last batch", "replica", title=name, title_justify="left"
-            )
+            detail = Table(*columns, title=Text(name), title_justify="left")
             for row in figures["by_group"]:
                 detail.add_row(*[str(row[k]) for k in ("group", "keys", "kb", "layers", "batch", "replica")])
             console.print(detail)

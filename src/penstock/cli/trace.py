@@ -1,6 +1,5 @@
 """``penstock trace``: generate, describe and fit traces."""
 
-import json
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.json_text import json_text
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def generate(
     rows = write_trace(output, spec.build(process).batches())
     if as_json:
         typer.echo(
-            json.dumps({"output": str(output), "count": rows, "seconds": length, "rate": rows / length})
+            json_text({"output": str(output), "count": rows, "seconds": length, "rate": rows / length}, None)
         )
     else:
         typer.echo(f"{output}: {rows:,} arrivals, {rows / length:,.1f} a second")
@@ -152,7 +152,7 @@ def describe_file(
     if plot is not None:
         plot_trace(plot, trace.arrival, found, file.name)
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        typer.echo(json_text(found.as_json(), None))
     else:
         _print(file, found)
 

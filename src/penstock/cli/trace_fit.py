@@ -1,6 +1,5 @@
 """``penstock trace fit``: models of a trace, and what they predict next to what the trace really does."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.json_text import json_text
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:  # what computes loads with the command, so that penstock --help does not wait for it
@@ -69,7 +69,7 @@ def fit(
     if plot is not None:
         plot_fit(plot, gaps, models, rows, f"{file.name}   {gaps.size:,} gaps, {1 / gaps.mean():,.5g}/s")
     if as_json:
-        typer.echo(json.dumps(_plain(gaps, models, rows, seconds)))
+        typer.echo(json_text(_plain(gaps, models, rows, seconds), None))
     else:
         _print(file, gaps, models, rows, seconds)
 
@@ -122,7 +122,7 @@ def _print(
         )
     console.print(table)
     for note in models[0].notes:
-        console.print(note)
+        console.print(note, markup=False)
     table = Table(title="Response in seconds, mean (95th percentile); trace: simulated", title_justify="left")
     for heading in ("load", "trace", "MAP/PH/1", "M/G/1", "Kingman"):
         table.add_column(heading, justify="right")

@@ -130,7 +130,7 @@ def quantile(delays: Histogram, share: float) -> int:
     if not 0 <= share <= 1:
         raise PenstockError(f"A share of {share} is no share; choose one from 0 to 1.")
     total = sum(rows for _, rows in delays)
-    covered = 0
+    covered = 0.0
     for bucket, rows in delays:
         covered += rows
         if covered >= share * total:

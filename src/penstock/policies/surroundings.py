@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from penstock.core.errors import PenstockError
 
@@ -61,8 +62,8 @@ class Surroundings:
             raise PenstockError(
                 f"The bounds {self.workers[0]} to {self.workers[1]} contradict; the least must be 1 or more and not above the most."
             )
-        if self.target is not None and not self.target > 0:
-            raise PenstockError(f"The target must be above 0 seconds, not {self.target}.")
+        if self.target is not None and not 0 < self.target < inf:
+            raise PenstockError(f"The target must be a number above 0 seconds, not {self.target}.")
         if not 0 < self.late < 1:
             raise PenstockError(
                 f"The share of tuples that may be late must be within (0, 1), not {self.late}."

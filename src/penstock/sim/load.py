@@ -110,12 +110,20 @@ def load(
         length, parameters = asked or 600.0, _parameters(name, rest, defaults)
         check_size(parameters["rate"] * parameters.get("factor", 1.0), length, MOST_SIMULATED)
         return Load(spec, make(parameters, length, seed), length)
-    if Path(spec).suffix in (".csv", ".gz", ".parquet") or Path(spec).exists():
+    if Path(spec).suffix in (".csv", ".gz", ".parquet") or _is_there(Path(spec)):
         trace = read_trace(spec, column, unit, payload=False, event_times=False)
         whole = Load(Path(spec).name or spec, trace.arrival, float(trace.arrival[-1]))
     else:
         raise unknown("trace or generator", name, list(GENERATORS))
     return whole.cut(asked) if asked else whole
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file or a folder, also one that cannot be looked at, of which reading tells why."""
+    try:
+        return path.exists()
+    except OSError as error:  # words that are too long for a path name none
+        return isinstance(error, PermissionError)
 
 
 def _length(seconds: float) -> float:

@@ -22,8 +22,8 @@ class Java:
 
     @property
     def major(self) -> int:
-        """The number before the first dot, 17 for 17.0.15."""
-        return int(self.version.split(".")[0])
+        """The number it begins with, 17 for 17.0.15 and 25 for 25-ea."""
+        return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
 
 def find_java() -> Java:
@@ -57,8 +57,17 @@ def _candidates() -> Iterator[Path]:
 
 def _version(program: Path) -> Java | None:
     try:
-        said = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30).stderr
+        # Of a script on PATH, as managers of versions have it, only the Java behind it knows its home.
+        said = subprocess.run(
+            [str(program), "-XshowSettings:properties", "-version"],
+            capture_output=True, text=True, errors="replace", timeout=30,
+        ).stderr  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "([0-9][^"]*)"', said)
-    return Java(program.resolve().parent.parent, match.group(1)) if match else None
+    version = re.search(r'version "([0-9][^"]*)"', said)
+    homes = [
+        *map(Path, re.findall(r"^ *java\.home = (.*\S)", said, re.MULTILINE)),
+        program.resolve().parent.parent,
+    ]
+    home = next((home for home in homes if os.access(home / "bin" / "java", os.X_OK)), None)
+    return Java(home, version[1]) if version and home else None

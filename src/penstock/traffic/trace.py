@@ -101,7 +101,8 @@ def read_trace(
         events, event_unit = _values(table, name, unit, path)
         apart = pa.types.is_timestamp(table[name].type) and not origin  # moments beside seconds from a start
         if apart and events.size:
-            event_time = _beside(raw * unit_seconds, (events - events[0]) * event_unit)
+            arrival = np.asarray(raw * unit_seconds, dtype=np.float64)
+            event_time = _beside(arrival, np.asarray((events - events[0]) * event_unit, dtype=np.float64))
         elif event_unit == unit_seconds:
             event_time = (events - origin) * event_unit
         else:

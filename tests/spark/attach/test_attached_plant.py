@@ -371,6 +371,7 @@ def test_a_dry_run_sets_no_quotas(world):
         ({"cpu": [0.7, 0.4]}, "CPU shares must ascend"),
         ({"target": "5"}, "The target must be a number above 0 seconds, not '5'."),
         ({"target": nan}, "The target must be a number above 0 seconds"),
+        ({"target": inf}, "The target must be a number above 0 seconds, not inf."),
         ({"target_lag": "many"}, "The target_lag must be a number above 0 rows, not 'many'."),
         ({"period": None}, "The period must be a number of at least 0.1 seconds, not None."),
     ],

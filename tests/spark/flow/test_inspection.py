@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from locked import lock
 from penstock.cli import app
 from penstock.core.errors import PenstockError
 from penstock.dataflow.graph import Graph
@@ -84,3 +85,50 @@ def test_waiting_tuples_timers_and_keys_of_layers_that_changed_are_shown(tmp_pat
     assert row == {"key": {"k": 7}, "state": {"n": 2}, "timer": 99.0}
     (old,) = json.loads(inspected(tmp_path / "checkpoint", "--values", "op", "--where", "k=0", "--json"))
     assert old["state"] == {"n": 1}
+
+
+def test_a_checkpoint_that_cannot_be_looked_at_is_told_with_the_reason(tmp_path, monkeypatch):
+    place = lock(monkeypatch, tmp_path / "locked")
+    with pytest.raises(PenstockError, match=r"The checkpoint '.*' cannot be read \(Permission denied\)"):
+        inspected(place)
+
+
+def test_values_that_json_has_no_words_for_are_shown_as_text(tmp_path):
+    @operator(keys="k", grain="key", state={"low": float, "high": float}, output={"k": int})
+    def fixed(rows, state, output):
+        state["low"], state["high"] = float("-inf"), float("nan")
+
+    @operator(keys="k", grain="key", output={"k": int})
+    def free(rows, state, output):
+        state["seen"] = {("a", 1): float("inf"), None: [1.5, (float("nan"),)]}
+
+    graph = Graph("odd")
+    rows = graph.source("rows", {"k": int})
+    rows.through(fixed).sink("fixed")
+    rows.through(free).sink("free")
+    run = start_in_process(graph, tmp_path, groups=8)
+    run.feed({"rows": pa.table({"k": [7]})})
+    run.finish()
+    for words in ((), ("--json",)):
+
+        def shown(*more, words=words):
+            text = inspected(tmp_path / "checkpoint", "--values", *more, *words)
+            found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+            return (found[0] if words else found)["state"]
+
+        assert shown("fixed") == {"low": "-inf", "high": "nan"}
+        assert shown("free", "--unpickle") == {"seen": {"('a', 1)": "inf", "null": [1.5, ["nan"]]}}
+
+
+def test_names_of_operators_are_no_markup(tmp_path):
+    @operator(keys="k", grain="key", state={"n": int}, output={"k": int})
+    def count(rows, state, output):
+        state["n"] += len(rows)
+
+    graph = Graph("marked")
+    graph.source("rows", {"k": int}).through(count, name="[red] x").sink("out")
+    run = start_in_process(graph, tmp_path, groups=8)
+    run.feed({"rows": pa.table({"k": [7]})})
+    run.finish()
+    shown = inspected(tmp_path / "checkpoint", "--groups")
+    assert shown.count("[red] x") == 3, "of its region, its row and its key groups"

@@ -43,8 +43,7 @@ def run_script(
     ``master`` is where the program runs unless it names a master itself; ``say`` is told what happens, line by line.
     What the program raises, also ``SystemExit``, passes through.
     """
-    if not script.is_file():
-        raise PenstockError(f"There is no program '{script}' to run; check the path.")
+    _checked(script)
     _submit_with(GRACEFUL, master)
     watch = _SessionWatch(settings, policy, options, master, say)
     watch.start()
@@ -56,6 +55,18 @@ def run_script(
         sys.argv = kept
         watch.finish()
     return watch.autoscaler
+
+
+def _checked(script: Path) -> None:
+    """Refuse a program that is not there or cannot be read; what it raises itself passes through."""
+    try:
+        if not script.is_file():
+            raise PenstockError(f"There is no program '{script}' to run; check the path.")
+        script.open("rb").close()
+    except OSError as error:
+        raise PenstockError(
+            f"The program '{script}' cannot be read ({error.strerror}); check the path and its permissions."
+        ) from None
 
 
 class _SessionWatch(threading.Thread):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from numbers import Integral, Real
 from typing import Any
 
@@ -46,7 +47,7 @@ class Settings:
             raise PenstockError(
                 f"CPU shares must ascend within (0, 1], not {self.cpu}; use 0.5 or (0.4, 0.7, 1.0)."
             )
-        if self.target is not None and not (_is_number(self.target) and self.target > 0):
+        if self.target is not None and not (_is_number(self.target) and 0 < self.target < inf):
             raise PenstockError(f"The target must be a number above 0 seconds, not {self.target!r}.")
         if self.target_lag is not None and not (_is_number(self.target_lag) and self.target_lag > 0):
             raise PenstockError(f"The target_lag must be a number above 0 rows, not {self.target_lag!r}.")

@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,13 @@ _STATE, _KEY = "state_", "key_"
 def latest_of(folder: str | Path) -> tuple[dict[str, Any], Manifest, list[int]]:
     """Whose checkpoint it is, its last committed version, and all versions that are kept."""
     base = location(folder) / "penstock"
-    if not (base / "identity.json").exists():
+    try:
+        known = (base / "identity.json").exists()
+    except OSError as error:
+        raise PenstockError(
+            f"The checkpoint '{folder}' cannot be read ({error.strerror}); check the path and its permissions."
+        ) from None
+    if not known:
         raise PenstockError(
             f"'{folder}' is not a checkpoint of Penstock's; name the folder given to start()."
         )
@@ -162,6 +169,15 @@ def _share(table: pa.Table, groups: int, group: int) -> float:
     return float(counts_by_group(table, groups)[group] / table.num_rows) if table.num_rows else 0.0
 
 
-def as_text(values: Any) -> str:
-    """Values on one line."""
-    return json.dumps(values, default=str)
+def as_text(values: Any, indent: int | None = None) -> str:
+    """Values as JSON, on one line without an indent."""
+    return json.dumps(_plain(values), indent=indent, default=str)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON cannot tell as text: numbers like -inf, and keys of dictionaries that are tuples."""
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {k if isinstance(k, str | int | None) else str(k): _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
