@@ -77,3 +77,10 @@ def test_reading_while_parts_are_made_never_loses_what_was_there(tmp_path):
 def test_a_journal_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(PenstockError, match="cannot be read"):
         read(tmp_path / "none.jsonl")
+
+
+def test_a_journal_may_have_a_name_without_an_ending(tmp_path):
+    with FileJournal(tmp_path / "journal", part_bytes=500) as journal:
+        fill(journal, 100)
+    assert len(parts_of(tmp_path / "journal")) > 3
+    assert numbers(tmp_path / "journal") == list(range(100))

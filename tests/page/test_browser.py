@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -131,8 +132,11 @@ def test_hovering_tells_the_values_and_dragging_zooms_all_plots(tab, run):
     tab.hover("#panel-arrivals .u-over")
     told = tab.inner_text("#panel-arrivals .u-legend")
     assert "rows/s" in told
+    assert "newest" not in told
     assert "worst" in tab.inner_text("#panel-lag .u-legend")
-    assert " s" in tab.inner_text("#panel-lag .u-legend"), "the cursor is shared"
+    told = tab.inner_text("#panel-lag .u-legend")
+    assert " s" in told
+    assert "newest" not in told, "the cursor is shared"
     over = tab.locator("#panel-lag .u-over")
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
@@ -145,6 +149,36 @@ def test_hovering_tells_the_values_and_dragging_zooms_all_plots(tab, run):
     for id_ in tab.evaluate("[...plots.keys()]"):
         if id_ != "timeline":
             assert tab.evaluate(f"plots.get('{id_}').plot.scales.y.min") == 0, "no axis below zero"
+
+
+def test_without_a_mouse_the_newest_values_and_all_of_the_graph_stand_as_text(tab, run):
+    write(run, 120)
+    tab.goto(run.server.address)
+    seen(tab, "document.body.dataset.points == 120")
+    newest = "[mirror.whole.columns.rate.at(-1)].map(v => number(v, 'rows/s'))[0]"
+    for _ in range(2):
+        told = tab.inner_text("#panel-arrivals .u-legend")
+        assert "(newest)" in told
+        assert tab.evaluate(newest) in told
+        assert "%" in tab.inner_text("#panel-load .u-legend")
+        tab.hover("#panel-arrivals .u-over")
+        tab.mouse.move(0, 0)
+    graph = tab.get_attribute("#graph svg", "aria-label")
+    for figure in ("rows/s", "busy", "key skew", "on to windows"):
+        assert figure in graph
+
+
+def test_the_static_peak_is_in_sight_and_a_run_of_days_has_dates(tab, run):
+    write(run, 90_000, period=30.0)
+    tab.goto(run.server.address)
+    seen(tab, "document.body.dataset.points > 100")
+    peak = tab.evaluate("mirror.facts.figures.static_peak_cores")
+    assert tab.evaluate("plots.get('cores').peak") == peak
+    assert tab.evaluate("plots.get('cores').plot.scales.y.max") > peak
+    tab.click("#show-recent")
+    assert tab.evaluate("plots.get('cores').peak") == peak
+    for place in ("#panel-arrivals .u-legend", "#decisions tbody"):
+        assert re.search(r"2023-11-1\d \d\d:\d\d:\d\d", tab.inner_text(place)), place
 
 
 def test_eight_hours_do_not_grow_in_the_browser(tab, run):

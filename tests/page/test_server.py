@@ -1,8 +1,11 @@
 """The page's server: who may look, who may pause, what a reader gets."""
 
 import json
+import os
+import time
 import urllib.error
 import urllib.request
+import uuid
 from threading import Event, Thread
 
 import pytest
@@ -10,7 +13,10 @@ import pytest
 from page.journals import HEADER, write
 from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
-from penstock.core.journal import FileJournal, MemoryJournal
+from penstock.core.journal import FileJournal, MemoryJournal, read
+from penstock.core.store_journal import StoreJournal
+from penstock.core.stores import StorePath
+from penstock.core.tables import parts_of
 from penstock.page.address import parse_address
 from penstock.page.document import SCRIPTS, STYLES
 from penstock.page.follow import JournalFollower
@@ -161,7 +167,98 @@ def test_a_growing_journal_is_followed_and_a_line_in_writing_waits(tmp_path):
         assert follower.look() == 0
         path.write_bytes(whole + b'{"kind":"warning","time":5.0,"text":"x"}\nno record\n')
         assert follower.look() == 1
-    assert story.since(Bookmark())[0]["warnings"]["rows"][0]["text"] == "x"
+    follower.close()
+    said = [row["text"] for row in story.since(Bookmark())[0]["warnings"]["rows"]]
+    assert said == ["x", "The journal has 1 unreadable line, left out here."]
+
+
+def beside(journal):
+    """What the page beside a run with that journal begins with."""
+    server = serve_page("127.0.0.1:0", Controller(ScriptedPlant([]), Static(), journal=journal))
+    try:
+        return json.loads(ask(server, "/data"))
+    finally:
+        server.close()
+
+
+def test_only_the_newest_parts_of_a_long_journal_are_read_before_a_run(tmp_path, monkeypatch):
+    path = tmp_path / "journal.jsonl"
+    with FileJournal(path, HEADER, part_bytes=20_000) as journal:
+        write(journal, 200)
+    assert len(parts_of(path)) > 5
+    monkeypatch.setattr("penstock.page.live.MOST_HISTORY", 50_000)
+    with FileJournal(path, HEADER) as journal:
+        shown = beside(journal)
+    assert 10 < shown["figures"]["observations"] < 100
+    assert HEADER["started"] + 200 in shown["whole"]["columns"]["time"]
+    assert "leave out the older parts" in shown["warnings"]["rows"][-1]["text"]
+    monkeypatch.setattr("penstock.page.live.MOST_HISTORY", 10)
+    with FileJournal(path, HEADER) as journal:
+        shown = beside(journal)
+    assert (shown["title"], shown["figures"]["observations"]) == ("Query best offers", 0)
+
+
+def test_of_a_journal_in_an_object_store_a_page_reads_the_header_alone(monkeypatch):
+    pytest.importorskip("obstore")
+    monkeypatch.setattr("penstock.core.store_journal.PART_BYTES", 5_000)
+    place, asked, read_bytes = f"memory://{uuid.uuid4().hex}/run/journal.jsonl", [], StorePath.read_bytes
+    with StoreJournal(place, {"query": "another"}) as journal:
+        write(journal, 60)
+    monkeypatch.setattr(StorePath, "read_bytes", lambda self: asked.append(self.name) or read_bytes(self))
+    with StoreJournal(place, HEADER) as journal:
+        assert beside(journal)["title"] == "Query best offers"
+    assert len(asked) == 1
+
+
+def test_a_journal_is_followed_into_the_parts_that_come(tmp_path):
+    path, story, begin = tmp_path / "journal.jsonl", Story(), 0
+    follower = JournalFollower(path, story)
+    with FileJournal(path, {"flow": "without a clock"}, part_bytes=8_000) as journal:
+        for seconds in (50, 3, 3, 3, 3, 3, 3, 3, 3, 60, 1):
+            write(journal, seconds, begin=begin)
+            begin += seconds
+            follower.look()
+            assert story.quality.result().observations == begin
+    follower.close()
+    assert len(parts_of(path)) > 10
+    assert story.since(Bookmark())[0] == Story().take_all(read(path).records).since(Bookmark())[0]
+
+
+@pytest.mark.parametrize("text", ["# Read me\n", '{"kind":"run","schema":99}\n'])
+def test_a_follower_refuses_what_a_reader_refuses(tmp_path, text):
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(PenstockError) as of_reader:
+        read(tmp_path / "file")
+    with pytest.raises(PenstockError) as of_follower:
+        JournalFollower(tmp_path / "file", Story()).look()
+    assert str(of_follower.value) == str(of_reader.value)
+
+
+def test_a_journal_of_yesterday_is_no_running_run(tmp_path):
+    path, states = tmp_path / "journal.jsonl", []
+    with FileJournal(path, HEADER) as journal:
+        write(journal, 5)
+    for age in (0, 86_400):
+        os.utime(path, (time.time() - age,) * 2)
+        follower = JournalFollower(path, story := Story())
+        follower.look()
+        follower.start().close()
+        states.append(story.since(Bookmark())[0]["state"])
+    assert states == ["running", "recorded"]
+
+
+def test_a_follower_that_is_too_old_for_the_next_start_says_so_and_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.page.follow.EVERY", 0.01)
+    path, story = tmp_path / "journal.jsonl", Story()
+    with FileJournal(path, HEADER) as journal:
+        write(journal, 5)
+        follower = JournalFollower(path, story)
+        follower.look()
+        follower.start()
+        journal.put({"kind": "run", "schema": 99})
+        shown = until(lambda: (now := story.since(Bookmark())[0])["state"] == "recorded" and now, "its end")
+    follower.close()
+    assert "use a newer Penstock" in shown["warnings"]["rows"][-1]["text"]
 
 
 @pytest.mark.parametrize("address", ["host:", "127.0.0.1:99999", ":80:", "127.0.0.1:port", ""])

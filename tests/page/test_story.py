@@ -6,9 +6,12 @@ from dataclasses import asdict
 import pytest
 
 from page.journals import HEADER, write
+from penstock.core.capacity import Capacity
 from penstock.core.control_quality import figures
 from penstock.core.journal import FileJournal, MemoryJournal
 from penstock.core.metrics import Metric
+from penstock.core.observation import Observation, StageObservation
+from penstock.core.tables import parts_of
 from penstock.page.story import Bookmark, Story
 
 
@@ -110,3 +113,46 @@ def test_a_run_in_virtual_time_counts_in_its_own_seconds():
 
 def test_a_target_that_is_given_wins(ten_minutes):
     assert told(story_of(ten_minutes.records, target=9.0))["figures"]["violations"] == 0
+
+
+@pytest.mark.parametrize("header", [HEADER, {"flow": "without a clock"}])
+def test_a_journal_in_parts_is_told_like_one_file(tmp_path, header):
+    shown = []
+    for part_bytes in (1 << 30, 10_000):
+        path = tmp_path / f"{part_bytes}.jsonl"
+        with FileJournal(path, header, part_bytes=part_bytes) as journal:
+            write(journal, 100)
+        shown.append(told(story_of(journal.tables().records)))
+    assert len(parts_of(path)) > 5
+    assert shown[1]["whole"] == shown[0]["whole"]
+    assert shown[1] | {"title": ""} == shown[0] | {"title": ""}
+
+
+def test_each_start_has_a_clock_of_its_own_also_where_its_first_part_is_gone(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    with FileJournal(path, {**HEADER, "started": 1_000.0}, part_bytes=10_000) as journal:
+        write(journal, 100)
+    with FileJournal(path, {**HEADER, "started": 2_000.0}, part_bytes=10_000, parts=2) as journal:
+        write(journal, 100)
+    times = told(story_of(journal.tables().records))["whole"]["columns"]["time"]
+    assert times[-1] == 2_100.0
+    assert 2_050.0 < times[0] < 2_100.0
+
+
+def test_a_start_without_a_target_has_none(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    for header in (HEADER, {"query": "best offers", "started": HEADER["started"] + 100}):
+        with FileJournal(path, header) as journal:
+            write(journal, 10)
+    assert "target" not in told(story_of(journal.tables().records))
+
+
+def test_the_static_peak_is_that_of_the_tile_however_short_it_was():
+    journal = MemoryJournal()
+    for second in range(1, 4_001):
+        stage = StageObservation("a", Capacity.steady(9 if second == 2_000 else 1))
+        journal.observation(Observation(float(second), 1.0, (stage,)))
+    shown = told(story_of(journal.records))
+    assert max(v for v in shown["whole"]["columns"]["cores"] if v is not None) < 9, "a point is a mean"
+    assert shown["figures"]["static_peak_cores"] == 9
+    assert shown["figures"]["static_peak_core_seconds"] == 9 * shown["figures"]["duration"]

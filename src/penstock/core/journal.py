@@ -167,6 +167,11 @@ class FileJournal(Journal):
     def __str__(self) -> str:
         return str(self.path)
 
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """The line that every file of this run begins with."""
+        return self._header
+
     def tables(self) -> Tables:
         """What the file holds so far, as :func:`read` gives it."""
         return read(self.path)
@@ -188,7 +193,7 @@ class FileJournal(Journal):
         """Give the file a number and go on with a new one; the oldest parts go."""
         done = parts_of(self.path)
         if self._is_own():
-            last = int(done[-1].suffixes[-2][1:]) if done else 0
+            last = int(done[-1].name[len(self.path.stem) + 1 :][:6]) if done else 0
             os.replace(self.path, self.path.with_suffix(f".{last + 1:06d}{self.path.suffix}"))
         file, self._file, self._size = self._file, self._opened(), 0
         os.close(file)

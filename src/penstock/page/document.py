@@ -10,6 +10,7 @@ from typing import Any
 from penstock.core.control_quality import ControlQuality
 from penstock.core.errors import PenstockError
 from penstock.core.journal import read
+from penstock.page.follow import unreadable
 from penstock.page.story import Bookmark, Story
 
 #: Parts of the page, in the order in which it needs them.
@@ -72,9 +73,7 @@ def story_of(journal: Path, target: float | None = None) -> Story:
     tables = read(journal)
     story = Story(name_of(journal), target).take_all(tables.records)
     if tables.torn:
-        lines = "1 unreadable line" if tables.torn == 1 else f"{tables.torn} unreadable lines"
-        last = max((float(r["time"]) for r in tables.records if "time" in r), default=0.0)
-        story.take({"kind": "warning", "time": last, "text": f"The journal has {lines}, left out here."})
+        story.warn(unreadable(tables.torn))
     story.told("recorded")
     return story
 

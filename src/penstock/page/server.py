@@ -87,9 +87,10 @@ class PageServer:
         self._thread.start()
         return self
 
-    def close(self) -> None:
-        """Tell the readers that the run has ended, and answer no more."""
-        self._story.told("ended")
+    def close(self, run_ended: bool = True) -> None:
+        """Answer no more; readers are told that the run has ended, unless it is only the server that goes."""
+        if run_ended:
+            self._story.told("ended")
         self._over.set()
         if self._thread.is_alive():
             self._server.should_exit = True

@@ -56,6 +56,7 @@ class Story:
         self._decisions, self._warnings = Tail(ROWS), Tail(ROWS)
         self._quality = RunningQuality(Metric.LATENCY_P95, nan if target is None else target)
         self._latest: Observation | None = None
+        self._most_cores = 0.0  # at any time: the curve averages what is close together
         self._version = 0
         self._state = "running"
 
@@ -83,6 +84,12 @@ class Story:
         for record in records:
             self.take(record)
         return self
+
+    def warn(self, text: str) -> None:
+        """Tell something about the journal that does not stand in it, at the newest time there is."""
+        with self._lock:
+            self._warnings.append({"time": max(self._base, self._last), "text": text})
+            self._version += 1
 
     def told(self, state: str) -> None:
         """The run is ``running``, ``paused``, ``ended``, or only ``recorded`` in a journal."""
@@ -128,6 +135,7 @@ class Story:
         figures = asdict(quality.result()) | {
             "core_seconds": quality.core_seconds,
             "static_peak_core_seconds": quality.static_peak,
+            "static_peak_cores": self._most_cores,
         }
         return {
             "title": self.title,
@@ -141,7 +149,18 @@ class Story:
         }
 
     def _header(self, record: Mapping[str, Any]) -> None:
+        # A further part of the same start has its header again, and its clock goes on.
+        same = record.get("continued") and record.get("started") == self._run.get("started")
         self._run |= record
+        if not (same and isfinite(self._last)):
+            self._begin(record)
+        if self._given is None:  # a start without a target has none, whatever the one before had
+            name = record.get("metric", Metric.LATENCY_P95.value)
+            self._quality.metric = next((m for m in Metric if m.value == name), Metric.LATENCY_P95)
+            self._quality.target = float(record.get("target", nan))
+
+    def _begin(self, record: Mapping[str, Any]) -> None:
+        """Another start, whose times count from its own beginning."""
         try:
             started = float(record["started"])
         except (KeyError, TypeError, ValueError):
@@ -152,10 +171,6 @@ class Story:
         if isfinite(self._last):
             self._whole.gap(max(self._base, self._last))
             self._recent.gap(max(self._base, self._last))
-        if "target" in record and self._given is None:
-            name = record.get("metric", Metric.LATENCY_P95.value)
-            self._quality.metric = next((m for m in Metric if m.value == name), Metric.LATENCY_P95)
-            self._quality.target = float(record["target"])
 
     def _at(self, time: Any) -> float:
         """A time of the run's clock on that of the page."""
@@ -169,6 +184,7 @@ class Story:
         values = points(seen)
         self._whole.add(time, seen.period, values)
         self._recent.add(time, seen.period, values)
+        self._most_cores = max(self._most_cores, values.get("cores", 0.0))
         self._quality.observe(seen)
         self._queries |= dict.fromkeys(stage.name for stage in seen.stages)
         if seen.stages or self._latest is None:

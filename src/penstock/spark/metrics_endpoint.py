@@ -30,10 +30,10 @@ METRICS = {
     "response_seconds": ("gauge", "Arrival to committed result, by quantile (mean where there is none)"),
     "target_seconds": ("gauge", "The response that is asked for"),
     "batch_seconds": ("gauge", "Duration of the last micro-batch"),
-    "capacity": ("gauge", "Executors or CPU share: planned, requested, observed"),
+    "capacity": ("gauge", "Executors, or CPU share of a query or stage: planned, requested, observed"),
     "workers": ("gauge", "Workers of a stage of a query or flow: planned, requested, observed"),
     "answer_lag_seconds": ("gauge", "End of a window plus the slack to its committed answer"),
-    "bound": ("gauge", "Least and most of a knob"),
+    "bound": ("gauge", "Least and most of a knob, everywhere or at one query or stage"),
     "core_seconds_total": ("counter", "Cores held, integrated over time"),
     "rows_total": ("counter", "Rows processed"),
     "decisions_total": ("counter", "Decisions by what came of them"),
@@ -133,11 +133,12 @@ class MetricsEndpoint(Collector):
             yield "rows_total", {"query": query}, rows
         for bound in self._guards.bounds:
             if bound.knob is not Knob.WORKERS:
-                yield "bound", {"knob": bound.knob.value, "side": "least"}, bound.low
-                yield "bound", {"knob": bound.knob.value, "side": "most"}, bound.high
+                labels = {"knob": bound.knob.value, "query": bound.where}
+                yield "bound", {**labels, "side": "least"}, bound.low
+                yield "bound", {**labels, "side": "most"}, bound.high
         if self._observation is not None:
             if self._observation.executors is not None:
-                yield from _capacity("executors", self._observation.executors)
+                yield from _capacity(Knob.EXECUTORS, "", self._observation.executors)
             thinking = self._observation.measure(core.Metric.THINKING)
             if isfinite(thinking):
                 yield "thinking_cores", {}, thinking
@@ -181,7 +182,7 @@ def _stage(stage: StageObservation) -> Iterator[Sample]:
             yield name, labels, value
     yield from _latency(stage.latency, labels)
     if stage.cpu_share is not None:
-        yield from _capacity("cpu_share", stage.cpu_share)
+        yield from _capacity(Knob.CPU_SHARE, stage.name, stage.cpu_share)
 
 
 def _workers(stage: StageObservation) -> Iterator[Sample]:
@@ -196,6 +197,7 @@ def _latency(latency: Latency, labels: dict[str, str]) -> Iterator[Sample]:
             yield "response_seconds", {**labels, "quantile": quantile}, value
 
 
-def _capacity(knob: str, capacity: Capacity) -> Iterator[Sample]:
+def _capacity(knob: Knob, where: str, capacity: Capacity) -> Iterator[Sample]:
     for state in ("planned", "requested", "observed"):
-        yield "capacity", {"knob": knob, "state": state}, float(getattr(capacity, state))
+        labels = {"knob": knob.value, "query": where, "state": state}
+        yield "capacity", labels, float(getattr(capacity, state))

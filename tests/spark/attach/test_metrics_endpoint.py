@@ -56,9 +56,9 @@ def test_the_page_tells_load_capacity_response_and_decisions(endpoint):
     query = ("query", 'query "a"')
     assert {k: samples[k] for k in samples if k[0] != "penstock_bound"} == {
         ("penstock_arrival_rate", (query,)): 100,
-        ("penstock_capacity", (("knob", "executors"), ("state", "planned"))): 3,
-        ("penstock_capacity", (("knob", "executors"), ("state", "requested"))): 3,
-        ("penstock_capacity", (("knob", "executors"), ("state", "observed"))): 2,
+        ("penstock_capacity", (("knob", "executors"), ("query", ""), ("state", "planned"))): 3,
+        ("penstock_capacity", (("knob", "executors"), ("query", ""), ("state", "requested"))): 3,
+        ("penstock_capacity", (("knob", "executors"), ("query", ""), ("state", "observed"))): 2,
         ("penstock_response_seconds", (("quantile", "mean"), query)): 1,
         ("penstock_response_seconds", (("quantile", "0.5"), query)): 0.9,
         ("penstock_response_seconds", (("quantile", "0.95"), query)): 2,
@@ -79,6 +79,23 @@ def test_every_metric_has_its_type_once(endpoint):
     endpoint.observed(a_step().observation)
     types = [line.split()[2] for line in read(endpoint).splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))
+
+
+def test_no_series_is_told_twice_where_several_stages_have_shares_and_bounds():
+    stages = [StageObservation(n, Capacity.steady(1), cpu_share=Capacity.steady(0.5)) for n in ("a", "b")]
+    bounds = tuple(
+        Bound(Knob.CPU_SHARE, 0.1, most, where) for most, where in ((1, ""), (0.6, "a"), (0.8, "b"))
+    )
+    endpoint = MetricsEndpoint("127.0.0.1:0", Guards(bounds=bounds))
+    try:
+        endpoint.observed(Observation(1.0, 1.0, tuple(stages), executors=Capacity.steady(1)))
+        page = read(endpoint)
+    finally:
+        endpoint.close()
+    series = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    assert 'penstock_capacity{knob="cpu_share",query="b",state="observed"}' in series
+    assert 'penstock_bound{knob="cpu_share",query="a",side="most"}' in series
 
 
 def test_decisions_are_counted_by_what_came_of_them():

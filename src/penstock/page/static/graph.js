@@ -31,13 +31,7 @@ function box(n, [x, y]) {
   const load = n.busiest ?? n.load;
   group.append(make("rect", { class: "box", width: BOX.width, height: BOX.height, rx: 7 }));
   if (load != null) group.append(make("rect", { class: load > 0.9 ? "hot" : "level", width: BOX.width * Math.min(1, load), height: BOX.height, rx: 7 }));
-  const workers = n.observed === n.planned ? `× ${n.observed}` : `× ${n.observed} of ${n.planned}`;
-  const lines = [
-    [`${n.name}  ${workers}`, true],
-    [[n.rate != null && `${short(n.rate)} rows/s`, n.selectivity != null && `out ${short(n.selectivity)} a row`].filter(Boolean).join(", "), false],
-    [[load != null && `busy ${percent(load)}`, n.share != null && `CPU ${percent(n.share)}`].filter(Boolean).join(", "), false],
-    [[n.skew != null && `key skew ${short(n.skew)}`, n.backlog > 0 && `${short(n.backlog)} rows wait`].filter(Boolean).join(", "), false],
-  ];
+  const lines = [[`${n.name}  × ${workersOf(n)}`, true], ...figuresOf(n).map((text) => [text, false])];
   let at = 6;
   for (const [text, head] of lines) {
     if (!text) continue;
@@ -46,9 +40,22 @@ function box(n, [x, y]) {
     group.append(shownText);
   }
   const title = make("title", {});
-  title.textContent = [n.kind, ...n.operators].filter(Boolean).join(" · ") || n.name;
+  title.textContent = madeOf(n).join(" · ") || n.name;
   group.prepend(title);
   return group;
+}
+
+const workersOf = (n) => (n.observed === n.planned ? `${n.observed}` : `${n.observed} of ${n.planned}`);
+const madeOf = (n) => [n.kind, ...n.operators].filter(Boolean);
+
+// The figures of a stage, line by line.
+function figuresOf(n) {
+  const load = n.busiest ?? n.load;
+  return [
+    [n.rate != null && `${short(n.rate)} rows/s`, n.selectivity != null && `out ${short(n.selectivity)} a row`],
+    [load != null && `busy ${percent(load)}`, n.share != null && `CPU ${percent(n.share)}`],
+    [n.skew != null && `key skew ${short(n.skew)}`, n.backlog > 0 && `${short(n.backlog)} rows wait`],
+  ].map((line) => line.filter(Boolean).join(", "));
 }
 
 function edge([x1, y1], [x2, y2]) {
@@ -56,7 +63,15 @@ function edge([x1, y1], [x2, y2]) {
   return make("path", { d: `M${from},${a} C${middle},${a} ${middle},${b} ${x2},${b}` });
 }
 
-const said = (nodes) => nodes.map((n) => `${n.name}: ${n.observed} workers${n.rate != null ? `, ${short(n.rate)} rows a second` : ""}`).join("; ");
+// All that the picture shows, in words.
+function said(nodes) {
+  const names = new Set(nodes.map((n) => n.name));
+  return nodes.map((n) => {
+    const of = madeOf(n).join(", "), to = n.downstream.filter((next) => names.has(next)).join(" and ");
+    const told = [`${workersOf(n)} worker${n.observed === 1 && n.planned === 1 ? "" : "s"}`, ...figuresOf(n), to && `on to ${to}`].filter(Boolean).join(", ");
+    return `${n.name}${of && ` (${of})`}: ${told}`;
+  }).join("; ");
+}
 
 function make(name, attributes) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);

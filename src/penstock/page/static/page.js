@@ -1,7 +1,7 @@
 "use strict";
 // What is around the plots, and where the data comes from: inside the page, or from the server that sent it.
 
-const STATES = { running: "running", paused: "running, the policy is paused", ended: "the run has ended", recorded: "from the journal", lost: "no answer from the driver; the last figures stay" };
+const STATES = { running: "running", paused: "running, the policy is paused", ended: "the run has ended", recorded: "from the journal", lost: "no answer any more; the last figures stay" };
 
 const WORDS = {
   "core-seconds": "Cores held, summed over time. Workers of a stage count one core each, times their CPU share; executors likewise.",

@@ -52,9 +52,9 @@ function drawPanels() {
     if (!entry) plots.set(spec.id, (entry = newPanel(spec, host)));
     entry.section.removeAttribute("hidden");
     entry.text = made.texts;
+    entry.peak = made.peak;
     if (entry.signature !== made.signature) rebuild(entry, spec, made);
     else entry.plot.setData(made.data);
-    entry.peak = made.peak;
   }
 }
 
@@ -88,7 +88,7 @@ function curves(spec) {
   used.forEach((l, i) => (l.colour = COLOURS[(places.length > 1 ? places.indexOf(l.place) : i) % COLOURS.length]));
   const data = [columns.time, ...used.map((l) => columns[l.name])];
   const rows = spec.heat ? workerRows(columns) : [];
-  const peak = spec.peak ? Math.max(...columns.cores.filter((v) => v != null)) : null;
+  const peak = spec.peak ? mirror.facts.figures.static_peak_cores : null; // of the whole run; the curve averages, and may be of two minutes
   const target = spec.target ? mirror.facts.target : null;
   return { data, lines: used, rows, peak, target, signature: JSON.stringify([shown, used.map((l) => l.name), rows, target, mirror.facts.clock]) };
 }
@@ -128,15 +128,15 @@ function rebuild(entry, spec, made) {
     legend: { live: true }, padding: [10, 30, 0, 0],
     scales: {
       x: { time: mirror.facts.clock === "wall", range: (u, lo, hi) => timeRange(spec, lo, hi) },
-      y: { range: (u, lo, hi) => (spec.timeline ? [0.4, 3.6] : heat ? [0, made.rows.length] : [0, Math.max(hi ?? 0, made.target ?? 0, 1e-6) * 1.08]) },
+      y: { range: (u, lo, hi) => (spec.timeline ? [0.4, 3.6] : heat ? [0, made.rows.length] : [0, Math.max(hi ?? 0, made.target ?? 0, entry.peak ?? 0, 1e-6) * 1.08]) },
       right: { range: (u, lo, hi) => [0, Math.max(hi ?? 0, 1e-4) * 1.08] },
     },
     axes: [
-      { ...axis, space: 80, values: (u, at) => at.map(saidTime) },
+      { ...axis, space: 80, values: (u, at) => at.map((v) => saidTime(v, "\n")) },
       { ...axis, size: heat ? 90 : 60, ...yValues(spec, made, heat) },
       ...(right ? [{ ...axis, scale: "right", side: 1, grid: { show: false }, values: (u, at) => at.map(percent) }] : []),
     ],
-    series: [timeSeries(), ...made.lines.map((l) => lineSeries(l, spec, entry, heat))],
+    series: [timeSeries(spec), ...made.lines.map((l) => lineSeries(l, spec, entry, heat))],
     hooks: { draw: [(u) => drawMarks(u, entry, made)], drawClear: [(u) => heat && drawHeat(u, made.rows, mirror[spec.scale ?? shown].columns)],
       setSelect: [(u) => selected(u)], ready: [(u) => u.over.addEventListener("dblclick", () => { zoom = null; drawPanels(); })] },
   };
@@ -145,12 +145,24 @@ function rebuild(entry, spec, made) {
 
 const width = () => Math.max(280, document.getElementById("panels").clientWidth);
 
-function timeSeries() {
-  return { label: "time", value: (u, v) => (v == null ? "–" : saidTime(v)) };
+function timeSeries(spec) {
+  return { label: "time", value: (u, v, s, i) => {
+    const at = i ?? newest(u, spec);
+    return at == null ? "–" : saidTime(u.data[0][at]) + (i == null ? " (newest)" : "");
+  } };
 }
 
-function saidTime(v) {
-  return mirror.facts.clock === "wall" ? new Date(1000 * v).toLocaleTimeString("en-GB") : `${+v.toFixed(1)} s`;
+// What the legend tells while no cursor is over the plots; the decisions of the time line stand in the table.
+function newest(u, spec) {
+  for (let at = spec.timeline ? -1 : u.data[0].length - 1; at >= 0; at--) if (u.data.some((column, s) => s && column[at] != null)) return at;
+  return null;
+}
+
+// On a run of more than a day a time of day alone would mean several moments.
+function saidTime(v, between = " ") {
+  if (mirror.facts.clock !== "wall") return `${+v.toFixed(1)} s`;
+  const times = mirror.whole.columns.time, moment = new Date(1000 * v), time = moment.toLocaleTimeString("en-GB");
+  return times.at(-1) - times[0] > 86400 ? moment.toLocaleDateString("sv") + between + time : time;
 }
 
 function timeRange(spec, lo, hi) {
@@ -175,7 +187,7 @@ function lineSeries(line, spec, entry, heat) {
   const { look } = line;
   const series = { label: line.label, stroke: () => style(line.colour), scale: look.right ? "right" : "y",
     width: look.wide ? 2.2 : look.thin ? 0.8 : 1.5, dash: look.dash, points: { show: false }, spanGaps: false,
-    value: (u, v, s, i) => (line.say ? line.say(v) : i != null && v != null ? entry.text[i] : "–") };
+    value: (u, v, s, i) => (line.say ? line.say(u.data[s][i ?? newest(u, spec)]) : i != null && v != null ? entry.text[i] : "–") };
   if (look.fill) series.fill = () => style("--fill");
   if (spec.steps) series.paths = uPlot.paths.stepped({ align: 1 });
   if (look.dots) Object.assign(series, { paths: () => null, points: { show: true, size: 9, fill: () => style(line.colour) } });
@@ -198,7 +210,7 @@ function drawMarks(u, entry, made) {
   ctx.clip();
   line(u, mirror.decisions.filter(isMade).map((d) => d.time), "--f", [2, 4], "x");
   if (made.target != null) line(u, [made.target], "--e", [8, 4], "y");
-  if (entry.peak ?? made.peak) line(u, [entry.peak ?? made.peak], "--e", [8, 4], "y");
+  if (entry.peak) line(u, [entry.peak], "--e", [8, 4], "y");
   ctx.restore();
 }
 

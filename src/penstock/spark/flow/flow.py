@@ -34,6 +34,7 @@ from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.locations import location, prepare
 from penstock.spark.runtime.outbox import Destination
 from penstock.spark.runtime.output_places import OutputPlaces, Place
+from penstock.spark.runtime.policy_target import PolicyTarget
 from penstock.spark.runtime.starting import (
     Start,
     StartOptions,
@@ -134,7 +135,10 @@ class Flow(Graph):
         try:
             quotas = None if cpu is None else FlowCpu(definition.regions, cpu)
             outputs = self._outputs(held, output, how.dead_letters or dead_letter)
-            book, owned = open_journal(how.journal, held.folder / "journal.jsonl", {"flow": self.name})
+            header: dict[str, Any] = {"flow": self.name}
+            if (aim := PolicyTarget.of(policy)) is not None:
+                header |= aim.header
+            book, owned = open_journal(how.journal, held.folder / "journal.jsonl", header)
             listeners = Listeners[Profile](lambda text: controller.warn("listener", text))
             program = FlowProgram(definition, first, outputs, str(held.state_folder), quotas, listeners)
             program.power = power

@@ -35,6 +35,7 @@ from penstock.spark.query.static_windows import StaticQuestion, evaluate, evalua
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.gathering import Gathering
 from penstock.spark.runtime.output_places import OutputPlaces, Place
+from penstock.spark.runtime.policy_target import PolicyTarget
 from penstock.spark.runtime.sinks import SinkFunction
 from penstock.spark.runtime.starting import (
     Start,
@@ -261,6 +262,8 @@ class StreamQuery(ABC):
         held.outboxes = outputs.outboxes
         try:
             header = {"query": how.name or self.label, "window": self.window, "slide": self.slide}
+            if (aim := PolicyTarget.of(policy)) is not None:
+                header |= aim.header
             book, owned = open_journal(how.journal, held.folder / "journal.jsonl", header)
             asks = policy is not None and not how.dry_run
             room = room_for_run(frame.sparkSession, asks, lambda text: controller.warn("executors", text))
