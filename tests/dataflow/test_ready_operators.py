@@ -3,7 +3,9 @@
 import itertools
 import tempfile
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from penstock.core.errors import PenstockError
 from penstock.dataflow import Reference, deduplicate, interval_join, sessions, top_n
 from penstock.dataflow.graph import Graph
+from penstock.dataflow.key_state import KeyState
 from penstock.testing.flow_run import start_in_process
 
 SLACK = 4.0
@@ -114,6 +117,55 @@ def test_a_row_that_is_too_late_for_a_session_goes_to_the_port_late(batches, sla
     late = [tuple(r.values()) for r in out["late"].to_pylist()] if "late" in out else []
     assert sorted(late) == sorted(wanted)
     assert sum(out["out"].column("rows").to_pylist()) + len(late) == sum(map(len, batches))
+
+
+def summed(kind, values):
+    """The sums of the sessions of rows, one after another, and what was put aside."""
+    graph = Graph("sums")
+    rows = graph.source("rows", pa.schema([("k", pa.string()), ("t", pa.float64()), ("v", kind)]))
+    rows.through(sessions(keys="k", time="t", gap=5, figures={"paid": ("v", "sum")}), name="op").sink("out")
+    run, found = Reference(graph), []
+    for at, value in [*values, (90.0, None), (100.0, None)]:
+        exact = Decimal(value) if pa.types.is_decimal(kind) and value is not None else value
+        table = pa.table({"k": ["a"], "t": [at], "v": pa.array([exact], kind)})
+        found += run.run({"rows": table}).get("out", pa.table({"paid": []})).to_pylist()
+    return [row["paid"] for row in found], run.dead
+
+
+def test_sums_of_decimals_have_ten_digits_more_and_are_exact():
+    most = Decimal("999.99")
+    assert summed(pa.decimal128(5, 2), [(float(at), most) for at in range(4)]) == ([4 * most], [])
+    long = Decimal("1" * 36 + ".25")
+    assert summed(pa.decimal128(38, 2), [(0.0, long), (1.0, long)]) == ([Decimal("2" * 36 + ".50")], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(pa.int64(), 2**63 - 1), (pa.uint64(), 2**63 - 1), (pa.decimal128(38, 0), 10**38 - 1)],
+    ids=str,
+)  # fmt: skip
+def test_a_row_with_which_a_sum_would_not_fit_is_put_aside_and_the_flow_goes_on(kind, most):
+    rows = [(0.0, most - 1), (1.0, 2), (2.0, 1), (20.0, 5)]
+    found, dead = summed(kind, rows)
+    assert found == [most, 5]
+    assert [operator for operator, _ in dead] == ["op"]
+    assert f"the sum 'paid' of its session would be {most + 1}" in dead[0][1]
+
+
+def test_a_sum_that_an_earlier_version_let_grow_too_large_does_not_hold_up_the_flow():
+    by = sessions(keys="k", time="t", gap=5, figures={"paid": ("v", "sum"), "most": ("v", "max")}).by
+    given_out = []
+    state = KeyState({"open": [[0.0, 1.0, 2, 2**63, 2**63]]})
+    type(state).event_time = 50.0
+    try:
+        by({"k": "a"}, state, SimpleNamespace(emit=given_out.append))
+    finally:
+        type(state).event_time = None
+    assert given_out == [{"k": "a", "start": 0.0, "end": 1.0, "rows": 2, "paid": None, "most": 2**63}]
+
+
+def test_a_figure_that_a_column_cannot_have_ends_the_run():
+    with pytest.raises(PenstockError, match="The column 'v' has no sum"):
+        summed(pa.timestamp("us"), [(0.0, datetime(2026, 1, 1)), (1.0, datetime(2026, 1, 1))])
 
 
 def test_sessions_go_by_timestamps_too():

@@ -139,6 +139,36 @@ def test_fractions_for_a_state_of_whole_numbers_are_refused_in_grain_table():
         run(halves)
 
 
+@pytest.mark.parametrize("grain", ["key", "table"])
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_state_of_nothing_in_another_column_stays_nothing_however_batches_are_cut(grain, cut):
+    declared = {
+        "keys": "k",
+        "state": {"t": (str, "new"), "l": (pa.list_(pa.int64()), [7])},
+        "output": {"k": str, "was": str},
+    }
+
+    @operator(grain="key", **declared)
+    def by_key(rows, state, output):
+        for row in rows:
+            output.emit({"k": row["k"], "was": f"{state['t']} {state['l']}"})
+            state["t"] = state["l"] = None
+
+    @operator(**declared)
+    def by_table(rows, state, output):
+        was = []
+        for slot in rows.slots:
+            was.append(f"{state['t'][slot]} {state['l'][slot]}")
+            state["t"][slot] = state["l"][slot] = None
+        output.emit({"k": rows.column("k"), "was": was})
+
+    graph = Graph("nothing")
+    graph.source("rows", {"k": str}).through({"key": by_key, "table": by_table}[grain]).sink("out")
+    rows = pa.table({"k": ["a"] * 3})
+    out = Reference(graph).run_all([{"rows": rows.slice(at, cut)} for at in range(0, 3, cut)])["out"]
+    assert out["was"].to_pylist() == ["new [7]", "None None", "None None"]
+
+
 def test_a_state_of_nothing_in_a_column_of_numbers_is_named():
     @operator(keys="k", grain="key", state={"n": int}, output={"k": int})
     def forgetful(rows, state, output):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.core.arrays import Ints
+from penstock.core.arrays import Ints, objects
 
 Array = NDArray[Any]
 #: The columns of partial results, by name.
@@ -76,11 +76,26 @@ class Aggregate(ABC):
 
     def lifted(self, values: Array, rows: Ints, starts: Ints) -> Partials:
         """The partial results of runs of values; where ``rows`` is 0 there is no value."""
-        return self.reduced(self.lift(values), rows, starts)
+        there = rows > 0
+        if there.all():
+            return self.reduced(self.lift(values), rows, starts)
+        made = self.lift(values[there]) if there.any() else {}
+        spread = {name: _spread(made.get(name, ()), there, kind) for name, kind in self.partials.items()}
+        return self.reduced(spread, rows, starts)
 
     def reduced(self, partials: Partials, rows: Ints, starts: Ints) -> Partials:
         """The partial results of runs of partial results; where ``rows`` is 0 there is nothing in one."""
         return segmented(self.combine, partials, rows, starts)
+
+
+def _spread(column: Any, there: NDArray[np.bool_], kind: pa.DataType) -> Array:
+    """Partial results in the places where there is a value; what is in the others is looked at by nobody."""
+    values = objects(column) if pa.types.is_binary(kind) else np.asarray(column)
+    spread: Array = (
+        objects([None] * len(there)) if values.dtype == object else np.zeros(len(there), values.dtype)
+    )
+    spread[there] = values
+    return spread
 
 
 def segmented(

@@ -150,7 +150,7 @@ class Extreme(Aggregate):
         return partials["value"]
 
     def reduced(self, partials: Partials, rows: Ints, starts: Ints) -> Partials:
-        """The best of runs; what has no rows is worse than all."""
+        """The best of runs; what has no rows gives way to all."""
         values = np.asarray(partials["value"])
         if (rows == 0).any():
             values = np.where(rows > 0, values, _worst(values.dtype, self.which))
@@ -159,6 +159,6 @@ class Extreme(Aggregate):
 
 def _worst(dtype: Any, which: str) -> Any:
     if dtype.kind == "f":
-        return np.inf if which == "min" else -np.inf
+        return np.nan if which == "min" else -np.inf  # NaN is the largest number
     limits = np.iinfo(dtype)
     return limits.max if which == "min" else limits.min

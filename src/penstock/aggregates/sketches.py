@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 import datasketches  # type: ignore[import-untyped]  # it has no stubs
@@ -117,6 +118,23 @@ class Quantile(Sketch):
         return None if made.is_empty() else made.get_quantile(self.at, True)
 
 
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+#: Stands for the empty text, which the library leaves out: its eight bytes, all 0xFF, are those of no other text.
+_EMPTY = -1
+
+
+def _told(value: str | bytes) -> str | int:
+    """What the library is told of a text, or of bytes: those that are one count as it, of others it takes a hash.
+
+    >>> _told("a"), _told(b"a"), _told(b""), type(_told(bytes([255])))
+    ('a', 'a', -1, <class 'int'>)
+    """
+    try:
+        return (value.decode() if isinstance(value, bytes) else value) or _EMPTY
+    except UnicodeDecodeError as error:
+        return int.from_bytes(blake2b(error.object, digest_size=8).digest(), "little", signed=True)
+
+
 class Distinct(Sketch):
     """The number of different values."""
 
@@ -133,15 +151,18 @@ class Distinct(Sketch):
         return pa.int64()
 
     def values(self, column: Any) -> Array:
-        """Numbers as they are; all else as texts."""
+        """Numbers and bytes as they are; all else as texts."""
         if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             return np.asarray(column.to_numpy(zero_copy_only=False))
+        if any(test(column.type) for test in _BYTES):
+            return objects(column.to_pylist())
         return np.asarray(column.cast(pa.string()).to_numpy(zero_copy_only=False))
 
     def _sketch(self, values: Array) -> bytes:
         made = datasketches.hll_sketch(self.k, datasketches.tgt_hll_type.HLL_8)
         update: Callable[[Any], None] = made.update
-        for value in set(values.tolist()):
+        distinct = set(values.tolist())
+        for value in map(_told, distinct) if values.dtype == object else distinct:
             update(value)
         return bytes(made.serialize_compact())
 

@@ -273,7 +273,8 @@ def _filled(
 ) -> NDArray[Any]:
     if not _is_number(column.type):
         listed = gathered("state_" + column.name, column.type, assigned, layers, alive).to_pylist()
-        return objects([column.default if v is None else v for v in listed])
+        # A None of a key that is there was written by the operator.
+        return objects([v if there else column.default for v, there in zip(listed, alive, strict=True)])
     values = np.full(len(alive), column.default, dtype=column.type.to_pandas_dtype())
     for number, layer in enumerate(layers):
         here = np.flatnonzero((assigned.found.layer == number) & alive)

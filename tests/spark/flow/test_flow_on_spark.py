@@ -86,6 +86,16 @@ def test_word_count_changes_its_plan_while_it_runs_and_counts_every_word_once(sp
     assert found["deferred"] == 0
 
 
+def test_words_are_counted_where_the_session_has_wide_offsets(spark, tmp_path, request):
+    offsets = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(offsets, "true")
+    request.addfinalizer(lambda: spark.conf.unset(offsets))
+    listed, tables = lines(600, 2)
+    run, _ = started_word_count(spark, tmp_path, tables, engine="jobs")
+    run.await_termination()
+    assert last_counts(rows_of(tmp_path / "out" / "counts")) == dict(wordcount.oracle(listed))
+
+
 def test_two_sources_are_one_query_merged_by_time_and_a_policy_may_drive_it(spark, tmp_path):
     trades, quotes = (pa.Table.from_pylist(rows) for rows in finance.synthetic_rows(4000, 5))
     edges = np.arange(1, 5) * 1000

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import datasketches
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -59,7 +60,7 @@ AGGREGATES = {
 class Row:
     time: int
     v: int | None
-    x: float
+    x: float | None
     g: str | None
 
 
@@ -240,6 +241,110 @@ def test_sketches_are_right_within_their_errors(tmp_path):
     assert abs(rank - 0.9) < 0.03
 
 
+class Letters(Aggregate):
+    """One of a user's own over texts, which cannot do with anything else: how many letters, and the largest text."""
+
+    partials = {"letters": pa.int64(), "largest": pa.binary()}  # noqa: RUF012 - as a user writes it
+
+    def result_type(self, column):
+        return pa.int64()
+
+    def lift(self, values):
+        letters = np.array([len(value) for value in values])
+        return {"letters": letters, "largest": np.array([value.encode() for value in values], dtype=object)}
+
+    def combine(self, left, right):
+        larger = np.where(left["largest"] > right["largest"], left["largest"], right["largest"])
+        return {"letters": left["letters"] + right["letters"], "largest": larger}
+
+    def lower(self, partials, rows):
+        return partials["letters"]
+
+
+def windows_of(query, stream, folder):
+    """The figures of the first window, however the rows were cut."""
+    later = [[Row(100, 0, 0.0, "z")]]
+    batched = [
+        r for r in run(query, stream + later, [(2, 2), (1, 1)], folder) if micros(r["window_start"]) == 0
+    ]
+    table = pa.Table.from_batches([record_batch([r for rows in stream for r in rows])])
+    static = [r for r in query.evaluate(table).to_pylist() if micros(r["window_start"]) == 0]
+    return batched, static
+
+
+def over_texts(aggregate, **more):
+    return ps.WindowQuery(
+        {"n": aggregate}, time="t", window="30 us", slide="10 us", disorder=ps.FixedDelay("60 us"),
+        pane_workers=2, window_workers=2, **more,
+    )  # fmt: skip
+
+
+def test_an_aggregate_of_ones_own_gets_a_column_of_texts_without_nulls(tmp_path):
+    stream = [
+        [Row(at, at, 0.0, g) for at, g in enumerate(part)]
+        for part in (["a", None, "bcd", None], [None, None], ["efgh", None, "i"])
+    ]
+    for found in windows_of(over_texts(Letters("g")), stream, tmp_path):
+        assert [r["n"] for r in found] == [9]
+    only_nulls = [[Row(at, at, 0.0, None) for at in range(3)]]
+    for found in windows_of(over_texts(Letters("g"), by="v"), only_nulls, tmp_path / "nulls"):
+        assert [r["n"] for r in found] == [None] * 3
+
+
+def test_the_smallest_of_numbers_that_are_none_and_nulls_is_no_number(tmp_path):
+    nan = math.nan
+    for cut in (1, 2, 4):
+        values = [nan, None, None, nan]
+        stream = [
+            [Row(7 * at, 0, x, "a") for at, x in enumerate(values[i : i + cut], start=i)]
+            for i in range(0, len(values), cut)
+        ]
+        for found in windows_of(over_texts(min_of("x")), stream, tmp_path / str(cut)):
+            assert [math.isnan(r["n"]) for r in found] == [True]
+        stream[-1].append(Row(8, 0, 3.0, "a"))
+        for found in windows_of(over_texts(min_of("x")), stream, tmp_path / f"{cut} and a number"):
+            assert [r["n"] for r in found] == [3.0]
+
+
+def test_the_empty_text_counts_among_the_different_ones(tmp_path):
+    stream = [
+        [Row(at, 0, 0.0, g) for at, g in enumerate(["", "a", None, ""])],
+        [Row(5, 0, 0.0, ""), Row(6, 0, 0.0, "b")],
+    ]
+    for found in windows_of(over_texts(distinct_of("g")), stream, tmp_path):
+        assert [r["n"] for r in found] == [3]
+    for found in windows_of(over_texts(distinct_of("g")), [[Row(1, 0, 0.0, "")]], tmp_path / "only"):
+        assert [r["n"] for r in found] == [1]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(1)], ids=str)
+def test_bytes_that_are_no_text_are_told_apart(kind):
+    values = [
+        b"a",
+        b"\xff",
+        b"\xfe",
+        b"\xff",
+        None,
+        *([] if kind == pa.binary(1) else [b"", b"\xff" * 8, b"\xc3\xa4"]),
+    ]
+    table = pa.table({"t": pa.array(range(len(values)), pa.timestamp("us")), "b": pa.array(values, kind)})
+    query = ps.WindowQuery({"n": distinct_of("b")}, time="t", window="100 us")
+    assert query.evaluate(table)["n"].to_pylist() == [3 if kind == pa.binary(1) else 6]
+
+
+def test_sketches_of_texts_that_earlier_versions_wrote_are_merged():
+    before = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_8)
+    for text in ("a", "b", "ä"):
+        before.update(text)
+    for column in (pa.array(["a", "", "ä"]), pa.array([b"a", b"", "ä".encode()])):
+        one = distinct_of("g")
+        values = one.values(column)
+        ones = np.ones(len(values), dtype=np.int64)
+        new = one.lifted(values, ones, np.array([0]))["sketch"]
+        both = one.combine({"sketch": [before.serialize_compact()]}, {"sketch": new})
+        assert one.lower(both, ones[:1]) == [4]
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -297,8 +402,11 @@ def test_a_partition_whose_times_are_all_null_is_left_out(spark):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("engine", ["jobs", "resident"])
-def test_a_window_query_on_spark_goes_on_from_its_checkpoint(spark, tmp_path, engine):
+@pytest.mark.parametrize(("engine", "wide"), [("jobs", "false"), ("resident", "false"), ("jobs", "true")])
+def test_a_window_query_on_spark_goes_on_from_its_checkpoint(spark, tmp_path, request, engine, wide):
+    offsets = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(offsets, wide)
+    request.addfinalizer(lambda: spark.conf.unset(offsets))
     rng = np.random.default_rng(3)
     times = np.sort(rng.integers(0, 4000, 2400))
     rows = [Row(int(t) * 1000, int(v), float(v), g) for t, v, g in zip(times, rng.integers(0, 50, 2400), rng.choice(["a", "b"], 2400), strict=True)]  # fmt: skip

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -332,6 +333,33 @@ def test_a_stopped_run_leaves_no_worker_behind(spark, tmp_path):
         lambda: not set(tracker.getJobIdsForGroup("penstock-workers-run")) & set(active()),
         "the jobs have ended",
     )
+
+
+def test_a_run_that_grows_leaves_the_slots_that_another_one_took_since(spark, tmp_path):
+    def started(name):
+        run = replace(question(), pane_workers=1, window_workers=1).start(
+            traffic(spark, rowsPerBatch="20"),
+            output=tmp_path / name / "out",
+            checkpoint=tmp_path / name / "ck",
+            engine="resident",
+            trigger="50 milliseconds",
+            name=name,
+        )
+        until(lambda: run.workers["observed"] == 1, "it has its worker", unless=lambda: not run.is_active)
+        until(lambda: "batch" in run.progress, "it works", unless=lambda: not run.is_active)
+        return run
+
+    first = started("first")
+    second = started("second")
+    try:
+        first.rescale(panes=4)
+        until(lambda: first.workers["planned"] > 1, "it grows", unless=lambda: not first.is_active)
+        assert first.workers["planned"] == 2, "of 4 slots one is the other run's and one stays free"
+    finally:
+        second.stop()
+        until(lambda: first.workers["planned"] != 2, "it grows again", unless=lambda: not first.is_active)
+        first.stop()
+    assert first.progress["workers"]["planned"] == 3
 
 
 def test_without_free_slots_the_run_goes_on_with_spark_jobs_and_says_so(

@@ -17,7 +17,10 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.runtime.channel import Channel, PeerLostError, StrangerError, listener
+from penstock.spark.runtime.door import Door
 from penstock.spark.runtime.engine import BatchRows, JobsEngine, Lane, ResidentEngine, Stage, with_retries
+from penstock.spark.runtime.orders import Members
+from penstock.spark.runtime.resident import Peers
 from penstock.spark.runtime.task import partition_id
 from penstock.spark.runtime.workers import WorkerLostError, Workers
 from penstock.testing.frames import InProcessSession
@@ -192,6 +195,87 @@ def test_what_a_stage_raises_reaches_the_driver_and_the_workers_go_on(engine):
     with pytest.raises(RuntimeError, match="ValueError: no such thing"):
         engine.run(rows, [Stage(Raises(ValueError("no such thing")), SCHEMA)])
     assert counted(engine.run(rows, STAGES)) == {1: 1, 2: 1, 3: 1}
+
+
+def only_here(process, error):
+    if os.getpid() != process:
+        raise error
+    return print
+
+
+class OnlyHere:
+    """What no other process can unpickle."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        return only_here, (os.getpid(), self.error)
+
+    def __call__(self, batches=()):
+        yield from batches
+
+
+MISSING = ModuleNotFoundError("No module named 'mine'", name="mine")
+
+
+def within_seconds(processes, run):
+    """What a job gives or raises; where it would wait for ever its workers are ended, and the test fails."""
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(run)
+        try:
+            return job.result(120.0)
+        finally:
+            for process in processes.started if not job.done() else ():
+                process.kill()
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "in a stage"])
+def test_what_a_worker_cannot_unpickle_fails_the_job_with_a_sentence_and_the_workers_go_on(
+    engine, processes, kept
+):
+    rows, bad = BatchRows(readings=[Keys([1, 2, 3])], schema=SCHEMA), OnlyHere(MISSING)
+    if kept:
+        engine.workers.keep(bad)
+    missing = BatchRows(readings=[bad], schema=SCHEMA), STAGES
+    if not kept:
+        missing = rows, [Stage(send, SCHEMA), Stage(bad, SCHEMA, 5)]
+    for _ in range(2):
+        with pytest.raises(PenstockError, match=r"cannot import the module 'mine' .*--py-files"):
+            within_seconds(processes, lambda: engine.run(*missing))
+    other = [Stage(OnlyHere(ValueError("not here")), SCHEMA)]
+    with pytest.raises(RuntimeError, match="ValueError: not here"):
+        within_seconds(processes, lambda: engine.run(rows, other))
+    assert counted(within_seconds(processes, lambda: engine.run(rows, STAGES))) == {1: 1, 2: 1, 3: 1}
+    assert len(processes.started) == 3, "no worker was lost"
+
+
+def test_a_stage_that_ends_its_process_politely_fails_its_job_only(engine, processes):
+    rows = BatchRows(readings=[Keys([1, 2, 3])], schema=SCHEMA)
+    with pytest.raises(RuntimeError, match="SystemExit: enough"):
+        within_seconds(processes, lambda: engine.run(rows, [Stage(Raises(SystemExit("enough")), SCHEMA)]))
+    assert counted(within_seconds(processes, lambda: engine.run(rows, STAGES))) == {1: 1, 2: 1, 3: 1}
+    assert len(processes.started) == 3, "no worker was lost"
+
+
+@pytest.mark.parametrize("side", ["near", "far"])
+def test_a_connection_between_workers_that_broke_is_made_anew(side):
+    came = []
+    door = Door("127.0.0.1", b"secret", came.append).open()
+    peers = Peers(b"secret")
+    try:
+        peers.know(Members({1: door.address}))
+        first = peers.to(1)
+        assert peers.to(1) is first
+        until(lambda: came, "the other end is there")
+        (first if side == "near" else came[0])._socket.shutdown(socket.SHUT_RDWR)
+        until(lambda: peers.to(1) is not first, "there is another connection", seconds=30.0)
+        peers.to(1).send_end(5, 1, 0)
+        until(lambda: len(came) == 2, "it is there")
+        assert came[1].receive(orders=False).job == 5
+    finally:
+        peers.close()
+        door.close()
 
 
 class WaitsFor:

@@ -17,7 +17,7 @@ from penstock.dataflow.running_figures import running_count
 from penstock.spark.actuators.executors import Executors
 from penstock.spark.flow.flow_plant import FlowPlant
 from penstock.spark.query.query_plant import QueryPlant
-from penstock.spark.runtime.engine_choice import RESIDENT, EngineChoice
+from penstock.spark.runtime.engine_choice import RESIDENT, EngineChoice, room_for_workers, taken_slots
 from penstock.spark.runtime.worker_room import ClusterRoom, Room, most_workers, room_for_run
 from penstock.testing.flow_run import start_in_process
 
@@ -249,6 +249,17 @@ def test_resident_workers_leave_slots_to_others_and_the_reason_says_so():
     )
     room.engine(EngineChoice("jobs", 0, "asked for"))
     assert Room(lambda: 4.0).limit >= room.limit
+
+
+def test_the_room_is_what_others_leave_now():
+    manager = Manager(4)
+    manager.busy = {"0", "1", "2"}
+    assert taken_slots(manager.session, own=1) == 3
+    assert room_for_workers(manager.session) == 0
+    room = Room(lambda: 4.0)
+    room.engine(EngineChoice("resident", 3, "asked for"))
+    room.leave(taken_slots(manager.session, own=1))
+    assert room.limit == 1.0
 
 
 def test_a_policy_by_name_may_want_what_guards_or_the_cluster_allow():

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import add
+from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +11,24 @@ import pyarrow as pa
 from penstock.core.errors import PenstockError, unknown
 from penstock.dataflow.keyed_state import microseconds_of
 from penstock.dataflow.operators import Names, Operator, make_spec, names_of
+from penstock.dataflow.output import BadOutput
 from penstock.dataflow.ready.event_times import check_seconds, micros, watermark
 
 #: A session in the state: its first and last time as the rows have them, the number of rows, a value for each figure.
 Session = list[Any]
 
+#: Digits that a decimal of Spark's has at most, and how many more a sum has than its values.
+DIGITS, MORE = 38, 10
+#: Python rounds sums of decimals to 28 digits otherwise.
+_EXACT = Context(prec=2 * DIGITS)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return _EXACT.add(a, b) if isinstance(a, Decimal) else a + b
+
+
 #: How a figure of two sessions is made of theirs; the first and the last value go by time instead.
-_COMBINED: dict[str, Callable[[Any, Any], Any]] = {"sum": add, "min": min, "max": max}
+_COMBINED: dict[str, Callable[[Any, Any], Any]] = {"sum": _sum, "min": min, "max": max}
 _WAYS = (*_COMBINED, "first", "last")
 
 
@@ -33,6 +45,9 @@ def sessions(
     A session is one row with the key columns, ``start``, ``end``, ``rows`` and the figures. It is given out by the first
     micro-batch that begins when event time has come ``gap + slack`` seconds past its end; so rows may be ``slack`` seconds out of
     order. A row that is later, so that a session of its own would be over, goes to the port ``late`` as it is.
+
+    Sums of whole numbers have 64 bits, those of decimals ten digits more than their column, 38 at most. A row with which a
+    sum would need more becomes a dead letter.
 
     Parameters
     ----------
@@ -86,7 +101,9 @@ class _Gap:
         names = ("start", "end", "rows", *self.figures)
         for session in state["open"]:
             if self.over(session, reached):
-                output.emit({**key, **dict(zip(names, session, strict=True))})
+                # Earlier versions let sums grow beyond their column: null is better than a flow that cannot go on.
+                values = [None if at in self.sums and _too_large(v) else v for at, v in enumerate(session)]
+                output.emit({**key, **dict(zip(names, values, strict=True))})
         self.keep(state, [s for s in state["open"] if not self.over(s, reached)])
 
     def over(self, session: Session, reached: int) -> bool:
@@ -101,7 +118,8 @@ class _Gap:
         state.timer((microseconds_of(sessions[0][1]) + self.gap + self.slack) / 1e6)
 
     def alone(self, row: Mapping[str, Any]) -> Session:
-        return [row[self.time], row[self.time], 1, *(row[column] for column, _ in self.figures.values())]
+        made = [row[self.time], row[self.time], 1, *(row[column] for column, _ in self.figures.values())]
+        return self.checked(made)
 
     def apart(self, earlier: Session, later: Session) -> bool:
         return microseconds_of(later[0]) - microseconds_of(earlier[1]) >= self.gap
@@ -110,13 +128,41 @@ class _Gap:
         """One session of two that meet; of two rows at one time the one that came first is the earlier."""
         first, last = b if b[0] < a[0] else a, b if b[1] >= a[1] else a
         made = [first[0], last[1], a[2] + b[2]]
-        for at, (_, how) in enumerate(self.figures.values(), start=3):
+        for at, (column, how) in enumerate(self.figures.values(), start=3):
             combined = _COMBINED.get(how)
             if combined is None:
                 made.append((first if how == "first" else last)[at])
-            else:
+                continue
+            try:
                 made.append(b[at] if a[at] is None else a[at] if b[at] is None else combined(a[at], b[at]))
-        return made
+            except TypeError as error:  # no row is to blame for that
+                raise PenstockError(
+                    f"The column '{column}' has no {how} ({error}); name another one."
+                ) from None
+        return self.checked(made)
+
+    @cached_property
+    def sums(self) -> Mapping[int, str]:
+        """Where in a session the sums are, with their names."""
+        figures = enumerate(self.figures.items(), start=3)
+        return {at: name for at, (name, (_, how)) in figures if how == "sum"}
+
+    def checked(self, session: Session) -> Session:
+        """A session whose sums fit their columns; raises where the row that was added is too much."""
+        for at, name in self.sums.items():
+            if _too_large(session[at]):
+                raise BadOutput(
+                    f"With this row the sum '{name}' of its session would be {session[at]}, more than its type holds; "
+                    "leave it out, or sum up a column of doubles."
+                )
+        return session
+
+
+def _too_large(value: Any) -> bool:
+    """Whether no column holds a sum: whole numbers have 64 bits, decimals 38 digits."""
+    if isinstance(value, Decimal):
+        return len(value.as_tuple().digits) > DIGITS
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 class _Sessions(Operator):
@@ -129,6 +175,7 @@ class _Sessions(Operator):
                 "grain": "key",
                 "time": by.time,
                 "on_timer": by,
+                "on_error": "dead-letter",
                 "outputs": {"out": self._schema, "late": None},
             },
         )
@@ -170,5 +217,11 @@ class _Sessions(Operator):
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type of a sum."""
+    """The type of a sum: that which Spark gives it.
+
+    >>> print(_wide(pa.int32()), _wide(pa.decimal128(10, 2)), _wide(pa.decimal128(30, 0)))
+    int64 decimal128(20, 2) decimal128(38, 0)
+    """
+    if pa.types.is_decimal128(kind):
+        return pa.decimal128(min(DIGITS, kind.precision + MORE), kind.scale)
     return pa.int64() if pa.types.is_integer(kind) else pa.float64() if pa.types.is_floating(kind) else kind

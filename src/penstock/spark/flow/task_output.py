@@ -46,6 +46,8 @@ ARROW = pa.schema(
 )
 #: Where in a checkpoint rows wait for the sinks that are functions.
 HANDED = "handed"
+#: Bytes of messages that travel as one batch, where a single one is no larger: less than a column of Arrow and Spark's JVM hold.
+TOGETHER = 1 << 30
 #: The pipeline number of a report.
 REPORT = -1
 
@@ -91,9 +93,21 @@ def addressed(layout: Layout, segment: int, level: int, message: Message) -> Mes
     return replace(message, worker=int(worker))
 
 
-def batch_of(messages: Iterable[Message]) -> pa.RecordBatch:
-    """Messages as rows for Spark."""
-    listed = list(messages)
+def batches_of(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
+    """Messages as rows for Spark: one batch, or several where they are too large for one."""
+    held, size = list[Message](), 0
+    for message in messages:
+        more = memoryview(message.payload).nbytes
+        if held and size + more > TOGETHER:
+            yield _batch(held)
+            held, size = [], 0
+        held.append(message)
+        size += more
+    if held:
+        yield _batch(held)
+
+
+def _batch(listed: Sequence[Message]) -> pa.RecordBatch:
     columns = [pa.array([getattr(m, field.name) for m in listed], field.type) for field in list(ARROW)[:-1]]
     columns.append(binary_column([m.payload for m in listed]))
     return pa.RecordBatch.from_arrays(columns, schema=ARROW)

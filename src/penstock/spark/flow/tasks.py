@@ -22,17 +22,18 @@ from penstock.spark.flow.lifecycle import ready
 from penstock.spark.flow.messenger import Messenger
 from penstock.spark.flow.state_store import OperatorState, TaskStore
 from penstock.spark.flow.task_output import (
+    ARROW,
     FlowOutputs,
     Message,
     Writer,
     addressed,
-    batch_of,
+    batches_of,
     messages_of,
     report_message,
     unpack,
 )
 from penstock.spark.flow.task_report import TaskInput, TaskReport
-from penstock.spark.runtime.arrow_data import gathered, read_segment, write_segments
+from penstock.spark.runtime.arrow_data import gathered, read_segments, write_segments
 from penstock.spark.runtime.task import partition_id
 
 #: Rows gathered before they are routed: large enough for few messages, small enough that routing keeps pace with Spark's
@@ -137,12 +138,11 @@ class Worker:
         outputs = self.writer.close(self.dead)
         inbox = None
         if sent.later:
-            batch = batch_of(sent.later)
             inbox = write_segments(
                 self.job.folder,
                 f"{self.job.prefix}-inbox-{self.origin}",
-                batch.schema,
-                [pa.Table.from_batches([batch])],
+                ARROW,
+                (pa.Table.from_batches([batch]) for batch in batches_of(sent.later)),
             )
         report = TaskReport(
             input=given,
@@ -157,7 +157,7 @@ class Worker:
             seconds=time.perf_counter() - self.started,
         )
         message = addressed(layout, self.job.segment, self.level + 1, report_message(report, self.origin))
-        yield batch_of([*sent.messages, message])
+        yield from batches_of([*sent.messages, message])
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class LevelTask:
                 own = message.pipeline in mine and message.replica == replica
                 (mine[message.pipeline] if own else passed).append(message)
             if passed:
-                yield batch_of(
+                yield from batches_of(
                     [addressed(self.job.wiring.layout, self.job.segment, self.level + 1, m) for m in passed]
                 )
             for pipeline in inside:
@@ -254,7 +254,8 @@ class LevelTask:
             pass
         layout = self.job.wiring.layout
         for file in self.inbox:
-            for message in messages_of(read_segment(self.job.folder, file, 0).to_batches()):
+            waiting = read_segments(self.job.folder, file)
+            for message in messages_of(batch for table in waiting for batch in table.to_batches()):
                 pipeline = layout.pipelines[message.pipeline]
                 if pipeline.segment != self.job.segment:
                     continue

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.core.errors import PenstockError
 from penstock.core.stores import StorePath, is_store
 from penstock.spark.runtime.durable import ChecksummedFile
 from penstock.spark.runtime.locations import Location, location
@@ -26,6 +27,9 @@ from penstock.spark.versions import in_zone
 
 #: Rows in either form.
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+#: Bytes that a column of texts or bytes can hold.
+COLUMN_BYTES = 2**31 - 1
 
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 
@@ -51,18 +55,37 @@ def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Record
 
 
 def utc_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns with timestamps in UTC, which is what a run has inside.
+    """The same columns with timestamps in UTC and texts of narrow offsets, which is what a run has inside.
 
-    Spark gives them in UTC to the driver and in the session's time zone to its tasks, and rows of both ways come together.
+    Spark gives times in UTC to the driver and in the session's time zone to its tasks, and rows of both ways come together.
+    Texts and bytes have wide offsets where ``spark.sql.execution.arrow.useLargeVarTypes`` says so.
 
     >>> utc_schema(pa.schema([("at", pa.timestamp("us", "Europe/Rome")), ("n", pa.int64())])).types
     [TimestampType(timestamp[us, tz=UTC]), DataType(int64)]
     """
-    return pa.schema([f.with_type(in_zone(f.type, "UTC")) for f in schema], schema.metadata)
+    return pa.schema([f.with_type(_narrow(in_zone(f.type, "UTC"))) for f in schema], schema.metadata)
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(_narrow_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_narrow_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_narrow_field(kind.key_field), _narrow_field(kind.item_field))
+    return kind
+
+
+def _narrow_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_narrow(field.type))
 
 
 def in_utc(rows: Rows) -> Rows:
-    """Rows with timestamps in UTC: the same moments."""
+    """Rows with timestamps in UTC, the same moments, and narrow texts."""
     schema = utc_schema(rows.schema)
     return rows if schema.equals(rows.schema) else rows.cast(schema)
 
@@ -129,6 +152,11 @@ def binary_column(values: Sequence[bytes | pa.Buffer]) -> pa.Array:
     if len(values) != 1:
         return pa.array([bytes(memoryview(value)) for value in values], pa.binary())
     body = pa.py_buffer(values[0])
+    if body.size > COLUMN_BYTES:
+        raise PenstockError(
+            f"A message of {body.size / 2**30:.1f} GiB is more than a column can hold; have smaller batches (maxFilesPerTrigger, "
+            "maxOffsetsPerTrigger), or more workers."
+        )
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(struct.pack("<2i", 0, body.size)), body])
 
 
@@ -141,7 +169,9 @@ def binary_values(column: pa.Array) -> list[pa.Buffer]:
     if not len(column):
         return []
     _, offsets, body = column.buffers()
-    bounds = np.frombuffer(offsets, dtype=np.int32)[column.offset :][: len(column) + 1].tolist()
+    # Spark's tasks get wide ones where spark.sql.execution.arrow.useLargeVarTypes says so.
+    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    bounds = np.frombuffer(offsets, dtype=width)[column.offset :][: len(column) + 1].tolist()
     return [body.slice(begin, end - begin) for begin, end in pairwise(bounds)]
 
 
@@ -172,6 +202,12 @@ def read_segment(folder: str | Path | StorePath, name: str, segment: int) -> pa.
     return pa.Table.from_batches([reader.get_batch(segment)])
 
 
+def read_segments(folder: str | Path | StorePath, name: str) -> Iterator[pa.Table]:
+    """All segments of a file in turn."""
+    for segment in range(_open(_path(str(folder), name)).num_record_batches):
+        yield read_segment(folder, name, segment)
+
+
 def read_rows(folder: str | Path | StorePath, name: str, segment: int) -> pa.Table:
     """Rows of the input in a segment; earlier versions wrote their timestamps in the session's time zone."""
     return in_utc(read_segment(folder, name, segment))
@@ -190,6 +226,11 @@ def _open(path: str) -> pa.ipc.RecordBatchFileReader:
 def single_batch(table: pa.Table) -> pa.RecordBatch:
     """All rows of a table as one record batch, empty ones included."""
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:  # what Arrow cannot put together stays in pieces
+        raise PenstockError(
+            "Rows that are kept together have more than 2 GiB of text or bytes in one column, which a state file cannot hold; "
+            "spread them over more workers or groups, or have smaller batches or panes."
+        )
     if batches:
         return batches[0]
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in table.schema], schema=table.schema)

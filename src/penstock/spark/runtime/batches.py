@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import SparkSession
@@ -18,18 +17,22 @@ from pyspark.sql import SparkSession
 from penstock.core.controller import Controller
 from penstock.core.errors import PenstockError
 from penstock.core.journal import Journal
+from penstock.spark.actuators.executor_status import task_slots
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.engine import BatchRows, Effort, Engine, JobsEngine, ResidentEngine, with_retries
-from penstock.spark.runtime.engine_choice import EngineChoice
+from penstock.spark.runtime.engine_choice import RESERVED, EngineChoice, taken_slots
 from penstock.spark.runtime.manifest import Manifest
 from penstock.spark.runtime.milestones import reached
 from penstock.spark.runtime.program import Batch, BatchResult, Program
 from penstock.spark.runtime.python_source import Span
-from penstock.spark.runtime.worker_room import Room
+from penstock.spark.runtime.worker_room import LOOK, Room
 
 log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Program)
+
+#: Runs of one application look for slots and take them one after another, or two would take the same.
+_TAKING_SLOTS = threading.Lock()
 
 
 class Batches(Generic[P]):
@@ -63,7 +66,7 @@ class Batches(Generic[P]):
         self._progress: Mapping[str, Any] = {}
         self._working = threading.RLock()
         self._launched, self._ended = threading.Event(), threading.Event()
-        self._last_batch = self._measured = time.monotonic()
+        self._last_batch = self._measured = self._looked = time.monotonic()
         self._recovered()
 
     def _recovered(self) -> None:
@@ -91,12 +94,6 @@ class Batches(Generic[P]):
     def progress(self) -> dict[str, Any]:
         """Figures of the last committed micro-batch."""
         return dict(self._progress)
-
-    @property
-    def _most_workers(self) -> int:
-        """Resident workers that find a slot: those at the start, and those of executors that came since."""
-        grown = self._room.holds
-        return max(self._choice.most_workers, int(grown)) if grown < inf else self._choice.most_workers
 
     def _engine(self, spark: SparkSession) -> Engine:
         """Who carries out the stages."""
@@ -159,7 +156,22 @@ class Batches(Generic[P]):
         known_now = self._program.committed(batch, outcome, seconds, effort)
         self._progress = {**self._progress, **known_now}
         if self._resident is not None:  # workers start in the time until the next batch, not beside this one
-            self._resident.resize(min(self._program.workers_wanted, self._most_workers))
+            with _TAKING_SLOTS:
+                self._resize(self._resident)
+
+    def _resize(self, resident: ResidentEngine) -> None:
+        """Have the workers that the program wants, as far as they find a slot beside what others have taken by now."""
+        workers, wanted, now = resident.workers, self._program.workers_wanted, time.monotonic()
+        grows = wanted > workers.planned
+        if grows or now - self._looked >= LOOK:
+            self._looked = now
+            slots, taken = task_slots(self._spark), taken_slots(self._spark, own=workers.launched)
+            # A policy is told of less room only where it wanted more: tasks of others may be there for a moment.
+            if grows or taken < self._room.taken:
+                self._room.leave(min(taken, max(RESERVED, slots - workers.planned)))
+            if grows:
+                wanted = int(min(wanted, max(workers.planned, slots - taken)))
+        resident.resize(wanted)
 
     def _shares(self, effort: Effort | None) -> dict[str, Any]:
         """What the resident workers did since the batch before: busy share of each, CPU seconds, bytes exchanged."""

@@ -96,6 +96,16 @@ class Channel:
         """This end's address: the one under which the other's network reaches this host."""
         return str(self._socket.getsockname()[0])
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether a connection whose other end has nothing to say is over: that end hung up, or is out of reach."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def send(self, message: object) -> None:
         """Send a control message."""
         self._frame(CONTROL, 0, 0, 0, pickled(message))

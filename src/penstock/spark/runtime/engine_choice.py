@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import unknown
 from penstock.spark.actuators.executor_status import registered, task_slots
+from penstock.spark.runtime.workers import launched_on_spark
 
 AUTO, JOBS, RESIDENT = "auto", "jobs", "resident"
 ENGINES = (AUTO, JOBS, RESIDENT)
@@ -67,8 +68,13 @@ def chosen_engine(asked: str, workers: int, spark: SparkSession) -> EngineChoice
 def room_for_workers(spark: SparkSession) -> int:
     """How many resident workers the application has free slots for."""
     slots = task_slots(spark)
-    busy = sum(executor.active_tasks for executor in registered(spark))
-    return sys.maxsize if slots == inf else int(slots - busy - RESERVED)
+    return sys.maxsize if slots == inf else int(slots - taken_slots(spark))
+
+
+def taken_slots(spark: SparkSession, own: int = 0) -> int:
+    """Slots that resident workers must leave: those of tasks other than their ``own``, and one for what may come."""
+    busy = max(sum(executor.active_tasks for executor in registered(spark)), launched_on_spark())
+    return max(0, busy - own) + RESERVED
 
 
 def _settled_room(spark: SparkSession, wanted: int) -> int:

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -130,7 +131,9 @@ class Peers:
         self._addresses = dict(members.addresses)
 
     def to(self, worker: int) -> Channel:
-        """The connection to a peer."""
+        """The connection to a peer; one that broke is made anew, since the worker at its other end may be well."""
+        if worker in self._open and self._open[worker].hung_up:
+            self._open.pop(worker).close()
         if worker not in self._open:
             try:
                 self._open[worker] = Channel.connect(self._addresses[worker], self._secret)
@@ -144,6 +147,27 @@ class Peers:
             channel.close()
 
 
+@dataclass(frozen=True)
+class PickledWork:
+    """A job's :class:`StageWork` as bytes: what cannot be unpickled here fails that job, and not the worker."""
+
+    job: int
+    data: bytes
+
+
+class _Kept:
+    """An object that later orders refer to, unpickled when the first of them does."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data: bytes | None = data
+        self._value: Any = None
+
+    def read(self) -> Any:
+        if self._data is not None:
+            self._value, self._data = pickle.loads(self._data), None
+        return self._value
+
+
 class Resident:
     """The worker itself."""
 
@@ -152,7 +176,7 @@ class Resident:
         self._inbox, self._peers = Inbox(), Peers(secret)
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._door = Door(driver.local_host, secret, self._take_in)
-        self._kept: dict[int, Any] = {}
+        self._kept: dict[int, _Kept] = {}
 
     def run(self) -> None:
         """Serve until the driver says so or is gone."""
@@ -170,40 +194,41 @@ class Resident:
     def _obey(self, order: Any) -> None:
         if isinstance(order, Members):
             self._peers.know(order)
-        elif isinstance(order, bytes):
-            work = _Unpickler(order, self._kept).load()
-            self._work(work)
+        elif isinstance(order, PickledWork):
+            self._work(order)
         elif isinstance(order, Keep):
-            self._kept[order.key] = order.value
+            self._kept[order.key] = _Kept(order.value)
         elif isinstance(order, Drop):
             for key in order.keys:
                 self._kept.pop(key, None)
 
-    def _work(self, work: StageWork) -> None:
+    def _work(self, order: PickledWork) -> None:
         try:
+            work = _unpickled(order, self._kept)
             done = _Job(work, self._number, self._inbox, self._peers, self._driver).run()
         except AbortedError:
             return
         except PeerLostError as error:
-            self._driver.send(Failed(work.job, error, peer=self._number))
+            self._driver.send(Failed(order.job, error, peer=self._number))
             return
-        except Exception as error:  # noqa: BLE001 - whatever a stage raises ends the job, not the worker
-            self._driver.send(_failure(work.job, error))
+        except BaseException as error:  # noqa: BLE001 - whatever a stage raises ends the job, not the worker: sys.exit() too
+            self._driver.send(_failure(order.job, error))
             return
-        self._inbox.forget(work.job)
+        self._inbox.forget(order.job)
         self._driver.send(done)
 
     def _listen(self) -> None:
         try:
-            while True:
-                frame = self._driver.receive()
-                if frame.kind != CONTROL:
-                    self._inbox.put(frame)
-                elif isinstance(frame.body, Abort):
-                    self._inbox.give_up(frame.body.job)
-                else:
-                    self._orders.put(frame.body)
-        except PeerLostError:
+            with contextlib.suppress(PeerLostError):
+                while True:
+                    frame = self._driver.receive()
+                    if frame.kind != CONTROL:
+                        self._inbox.put(frame)
+                    elif isinstance(frame.body, Abort):
+                        self._inbox.give_up(frame.body.job)
+                    else:
+                        self._orders.put(frame.body)
+        finally:  # whatever ended it: a worker that hears nothing more would keep its driver waiting for ever
             self._inbox.forget(2**63)
             self._orders.put(Leave())
 
@@ -297,9 +322,9 @@ def by_task(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads orders that refer to kept objects."""
+    """Reads work that refers to kept objects."""
 
-    def __init__(self, data: bytes, kept: dict[int, Any]) -> None:
+    def __init__(self, data: bytes, kept: dict[int, _Kept]) -> None:
         import io
 
         super().__init__(io.BytesIO(data))
@@ -307,10 +332,21 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, key: Any) -> Any:
         """A kept object."""
-        return self._kept[key]
+        return self._kept[key].read()
 
 
-def _failure(job: int, error: Exception) -> Failed:
+def _unpickled(order: PickledWork, kept: dict[int, _Kept]) -> StageWork:
+    try:
+        work: StageWork = _Unpickler(order.data, kept).load()
+    except ModuleNotFoundError as error:
+        raise PenstockError(
+            f"The workers cannot import the module '{error.name or error}' that the run's operators or source need; ship it to them with "
+            "spark-submit --py-files or spark.addArtifacts(path, pyfile=True), or install it there."
+        ) from None
+    return work
+
+
+def _failure(job: int, error: BaseException) -> Failed:
     """The failure as the driver can unpickle it: a user's own exception class may not be known there."""
     if isinstance(error, PenstockError):
         # The driver tries a batch again whose source may come back.

@@ -39,7 +39,8 @@ class Room:
     def __init__(self, slots: Callable[[], float] = lambda: inf, why: str = "") -> None:
         self._count, self._why = slots, why
         self.slots = inf
-        self._taken = 0.0  # slots that workers must leave to others
+        #: Slots that workers must leave to others.
+        self.taken = 0.0
 
     def refresh(self) -> None:
         """Look how many tasks the application can run at the same time."""
@@ -58,12 +59,12 @@ class Room:
     @property
     def limit(self) -> float:
         """The most workers of a stage that make sense."""
-        return max(1.0, self.slots - self._taken)
+        return max(1.0, self.slots - self.taken)
 
     @property
     def limited_by(self) -> str:
         """What the limit is, in words."""
-        left = f", {self._taken:g} of them left to other tasks" if self._taken else ""
+        left = f", {self.taken:g} of them left to other tasks" if self.taken else ""
         return "; ".join(filter(None, [f"the {self.slots:g} slots of the application{left}", self._why]))
 
     @property
@@ -75,9 +76,11 @@ class Room:
         """Resident workers leave the slots that others had taken, and one more."""
         self.refresh()
         if choice.resident:
-            self._taken = (
-                max(RESERVED, self.slots - choice.most_workers) if isfinite(self.slots) else RESERVED
-            )
+            self.taken = max(RESERVED, self.slots - choice.most_workers) if isfinite(self.slots) else RESERVED
+
+    def leave(self, slots: float) -> None:
+        """Resident workers leave so many slots to others from now on."""
+        self.taken = slots
 
     def want(self, workers: int) -> None:
         """Have room for so many workers, where that is possible."""
@@ -108,17 +111,17 @@ class ClusterRoom(Room):
     @property
     def holds(self) -> float:
         """Workers that find a slot now."""
-        return max(1.0, self.slots - self._taken)
+        return max(1.0, self.slots - self.taken)
 
     @property
     def requested(self) -> float:
         """Workers that will, once the executors that were asked for have come."""
-        return max(1.0, self._executors.requested * self._cores - self._taken)
+        return max(1.0, self._executors.requested * self._cores - self.taken)
 
     @property
     def limit(self) -> float:
         """The most workers that the cluster seems to have executors for."""
-        return max(1.0, self._executors.limit * self._cores - self._taken)
+        return max(1.0, self._executors.limit * self._cores - self.taken)
 
     @property
     def limited_by(self) -> str:
@@ -138,7 +141,7 @@ class ClusterRoom(Room):
     def want(self, workers: int) -> None:
         """Ask for executors for so many workers; give back those that are idle and were not needed for a while."""
         now, actuator = self._clock(), self._executors
-        target = max(self._own, ceil((workers + self._taken) / self._cores))
+        target = max(self._own, ceil((workers + self.taken) / self._cores))
         target = int(min(target, max(actuator.limit, self._own)))
         if target <= actuator.planned and now - self._looked < LOOK:
             return

@@ -21,15 +21,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import PenstockError
-from penstock.spark.runtime.channel import Channel, Frame, PeerLostError
+from penstock.spark.runtime.channel import Channel, Frame, PeerLostError, pickled
 from penstock.spark.runtime.door import Door
-from penstock.spark.runtime.orders import Abort, Drop, Hello, Keep, Leave, Members
-from penstock.spark.runtime.resident import serve
+from penstock.spark.runtime.orders import Abort, Drop, Hello, Keep, Leave, Members, StageWork
+from penstock.spark.runtime.resident import PickledWork, serve
 
 #: Objects that workers keep between jobs (readers, wirings), at most.
 KEPT_OBJECTS = 32
@@ -49,6 +50,10 @@ class Connected:
     hello: Hello
     channel: Channel
 
+
+#: The workers of all runs of this process, which share the slots of one Spark application.
+_ON_SPARK: WeakSet["Workers"] = WeakSet()
+_LISTED = threading.Lock()
 
 #: Runs the task of a worker somewhere and returns when it has ended; raises where it was killed.
 WorkerLaunch = Callable[["WorkerTask"], None]
@@ -90,6 +95,12 @@ class Workers:
     def observed(self) -> int:
         """Workers connected and wanted."""
         return len(self.members())
+
+    @property
+    def launched(self) -> int:
+        """Workers whose task has been submitted and has not ended: those that have a slot or wait for one."""
+        with self.changed:
+            return len(self._submitted)
 
     @property
     def requested(self) -> int:
@@ -139,9 +150,9 @@ class Workers:
         """Have workers keep an object, so that jobs which refer to it carry its key instead."""
         return self._keeping.add(value)
 
-    def send_work(self, members: Sequence[int], work: object) -> None:
-        """Send one order to several workers; kept objects go before it where a worker lacks them."""
-        data = pickle.dumps(self._keeping.dumps(work), protocol=pickle.HIGHEST_PROTOCOL)
+    def send_work(self, members: Sequence[int], work: StageWork) -> None:
+        """Send a job to several workers; kept objects go before it where a worker lacks them."""
+        data = pickled(PickledWork(work.job, self._keeping.dumps(work)))
         for number in members:
             channel = self.channel(number)
             for order in self._keeping.missing(number):
@@ -225,9 +236,10 @@ class Workers:
             channel.close()
             return
         try:
-            while True:
-                self._sink(number, channel.receive())
-        except PeerLostError:
+            with contextlib.suppress(PeerLostError):
+                while True:
+                    self._sink(number, channel.receive())
+        finally:  # whatever ended it: a job would wait for ever for a worker that nobody listens to
             with self.changed:
                 here = self._connected.get(number)
                 if here is not None and here.channel is channel:
@@ -270,7 +282,17 @@ def spark_workers(spark: SparkSession, name: str, notify: Callable[[str], None] 
 
     conf = context.getConf()
     host = conf.get("spark.driver.host") or "127.0.0.1"
-    return Workers(launch, host, conf.get("spark.driver.bindAddress"), notify, InheritableThread)
+    workers = Workers(launch, host, conf.get("spark.driver.bindAddress"), notify, InheritableThread)
+    with _LISTED:
+        _ON_SPARK.add(workers)
+    return workers
+
+
+def launched_on_spark() -> int:
+    """Workers of all runs that have a slot or wait for one: Spark's status may tell of a new task seconds later."""
+    with _LISTED:
+        everyone = list(_ON_SPARK)
+    return sum(workers.launched for workers in everyone)
 
 
 class _Keeping:
@@ -308,8 +330,8 @@ class _Keeping:
             orders.append(Drop(tuple(dropped)))
         for key, value in self._keys.values():
             if key not in has:
+                orders.append(Keep(key, pickled(value)))
                 has.add(key)
-                orders.append(Keep(key, value))
         return orders
 
     def dumps(self, order: object) -> bytes:
