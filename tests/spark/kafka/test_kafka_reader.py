@@ -14,6 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from penstock.core.errors import PenstockError
 from penstock.spark.kafka.client import is_retriable
+from penstock.spark.kafka.fetching import OffsetRange, fetched
 from penstock.spark.kafka.offsets import Brokers
 from penstock.spark.kafka.options import KafkaOptions
 from penstock.spark.runtime.source_away import SourceAwayError
@@ -219,3 +220,43 @@ def test_credentials_are_needed_where_they_are_and_never_shown(broker, topic):
     let_in = {**there, **{f"kafka.{k}": v for k, v in broker.credentials.items()}}
     assert reader(broker, topic, **let_in).initialOffset() == {topic: {"0": 0, "1": 0}}
     assert broker.credentials["sasl.password"] not in repr(KafkaOptions.parse({**let_in, "subscribe": topic}))
+
+
+def test_the_end_behind_a_message_that_is_kept_for_the_next_part_is_not_forgotten(broker, topic):
+    """Small transactions: what a part asks for reaches beyond it, up to the end of the topic, which is told once."""
+    send(broker, topic, [1], transaction=f"{topic}-a")  # 0, and a marker
+    send(broker, topic, range(3), commit=False, transaction=f"{topic}-b")  # 2 to 4, and a marker
+    send(broker, topic, [2], transaction=f"{topic}-a")  # 6, and a marker
+    options = reader(broker, topic, patience="5 s")._options
+
+    def read(start, end):
+        parts = fetched(options, OffsetRange(topic, 0, start, end))
+        return [m.offset() for messages in parts for m in messages]
+
+    assert [read(0, 6), read(6, 7), read(7, 8)] == [[0], [6], []]
+    send(broker, topic, [3], transaction=f"{topic}-a")  # 8, and a marker
+    assert read(8, 10) == [8]
+
+
+def test_messages_that_go_between_the_plan_and_the_reading_end_the_run_unless_told_to_go_on(broker, topic):
+    from confluent_kafka import TopicPartition
+
+    source = reader(broker, topic)
+    careless = [reader(broker, topic, failOnDataLoss="false") for _ in range(2)]
+    send(broker, topic, range(20))
+    start, end = {topic: {"0": 0, "1": 0}}, {topic: {"0": 18, "1": 0}}
+    plans = [(it, it.partitions(start, end)) for it in (source, *careless)]
+    admin = broker.admin()
+
+    def read(plan):
+        it, (part,) = plan
+        return [row["n"] for batch in it.read(part) for row in batch.to_pylist()]
+
+    admin.delete_records([TopicPartition(topic, 0, 15)])[TopicPartition(topic, 0)].result(60)
+    with pytest.raises(PenstockError, match=r"no longer there.*failOnDataLoss=false"):
+        read(plans[0])
+    assert read(plans[1]) == [15, 16, 17]
+    admin.delete_records([TopicPartition(topic, 0, 19)])[TopicPartition(topic, 0)].result(60)
+    assert read(plans[2]) == []
+    (rest,) = careless[0].partitions(end, {topic: {"0": 20, "1": 0}})
+    assert [row["n"] for batch in careless[0].read(rest) for row in batch.to_pylist()] == [19]

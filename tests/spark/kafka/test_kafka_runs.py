@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 
 import penstock as ps
 from kafka_topics import new_topic, received, send
@@ -141,11 +142,17 @@ def test_a_flow_that_dies_around_its_deliveries_delivers_once(spark, broker, tmp
     assert Counter((row["word"], row["n"]) for row in table) == right
 
 
+def begun_by_workers(spark, flow, checkpoint):
+    """A run that has read its source itself goes on doing so, with engine jobs too."""
+    run = flow.start(spark, checkpoint=checkpoint, engine="resident", available_now=True)
+    assert run.await_termination(600)
+
+
+@pytest.mark.parametrize("engine", ["resident", "jobs"])
 def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back(
-    spark, broker, tmp_path, monkeypatch
+    spark, broker, tmp_path, monkeypatch, engine
 ):
     source = new_topic(broker, 2)
-    send(broker, source, [{"word": f"w{i % 7}"} for i in range(100)], 2)
     planned, killed = PythonSource.readings, []
 
     def dying(self, start, end):
@@ -158,11 +165,13 @@ def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back
     flow, total = ps.Flow("words"), Largest("word", "n")
     words = stream_of(spark, broker, source, schema="word string", patience="2 seconds")
     flow.source("words", words).through(count).sink("counts", total)
+    begun_by_workers(spark, flow, tmp_path / "checkpoint")
+    send(broker, source, [{"word": f"w{i % 7}"} for i in range(100)], 2)
     journal = MemoryJournal()
     run = flow.start(
         spark,
         checkpoint=tmp_path / "checkpoint",
-        engine="resident",
+        engine=engine,
         trigger="100 milliseconds",
         journal=journal,
     )
@@ -180,6 +189,82 @@ def test_a_run_whose_broker_goes_away_as_a_batch_is_read_goes_on_when_it_is_back
         until(lambda: total.counts.get("new") == 1, "what came after", **ended)
     finally:
         run.stop()
+
+
+@pytest.mark.parametrize("patience", ["30 seconds", "1 second"])
+def test_what_the_source_says_to_a_spark_job_is_one_sentence(spark, broker, tmp_path, monkeypatch, patience):
+    """Messages are deleted, or the broker goes, between the plan of a batch and its reading."""
+    source = new_topic(broker)
+    planned, done = PythonSource.readings, []
+
+    def disturbed(self, start, end):
+        if not done and patience == "30 seconds":
+            place = TopicPartition(source, 0, 5)
+            admin = broker.admin()  # has to live until the answer is there
+            done.append(admin.delete_records([place])[place].result(60))
+        elif not done:
+            done.append(broker.kill())
+        return planned(self, start, end)
+
+    monkeypatch.setattr(PythonSource, "readings", disturbed)
+    query = ps.PreferenceQuery(ps.skyline_of(ps.minimize("price")), time="at", window="1 second")
+    spread = {"checkpoint": tmp_path / "ck", "output": tmp_path / "out"}
+
+    def start(engine, **options):
+        stream = stream_of(spark, broker, source, patience=patience)
+        return query.start(stream, engine=engine, **spread, **options)
+
+    assert start("resident", available_now=True).await_termination(600)
+    send(broker, source, offers(0, 20, 2))
+    if patience == "30 seconds":
+        with pytest.raises(
+            PenstockError, match=r"^Message 0 of topic '.*', partition 0, is no longer there: [^\n]*$"
+        ):
+            start("jobs", available_now=True).await_termination(600)
+        return
+    run = start("jobs", trigger="100 milliseconds", journal=(journal := MemoryJournal()))
+    try:
+        until(
+            lambda: [text for text in journal.texts() if "tried again" in text],
+            "a batch that cannot be read",
+            unless=lambda: not run.is_active,
+        )
+        broker.start()
+        until(lambda: run.progress.get("rows") == 20, "the rows", unless=lambda: not run.is_active)
+    finally:
+        run.stop()
+
+
+def test_a_function_gets_the_rows_again_that_it_had_when_the_run_died(spark, broker, tmp_path):
+    source = new_topic(broker)
+    given = []
+
+    def start(dies):
+        def take(frame, batch):
+            given.append((batch, sorted(frame.toArrow()["id"].to_pylist())))
+            if dies:
+                raise PenstockError("The test ends the run here.")
+
+        query = ps.PreferenceQuery(
+            ps.skyline_of(ps.minimize("price"), ps.maximize("rating")),
+            time="at",
+            window="1 second",
+            disorder=ps.FixedDelay("500 milliseconds"),
+        )
+        stream = stream_of(spark, broker, source)
+        return query.start(
+            stream, output=take, checkpoint=tmp_path / "ck", available_now=True, engine="resident"
+        )
+
+    send(broker, source, offers(0, 300, 3))
+    with pytest.raises(PenstockError, match="The test ends the run here"):
+        start(dies=True).await_termination(600)
+    send(broker, source, offers(3, 300, 3))
+    assert start(dies=False).await_termination(600)
+    before, again, later = given
+    assert before == again
+    assert later[0] == 1
+    assert not set(later[1]) & set(before[1])
 
 
 def test_two_sinks_cannot_share_a_topic(spark, broker, tmp_path):

@@ -245,6 +245,31 @@ def test_a_damaged_newest_version_falls_back_to_the_one_before_and_spark_goes_ba
     assert visible == ["part-000000000-0000.parquet", "part-000000001-0000.parquet"]
 
 
+@pytest.mark.parametrize(
+    ("dead", "late", "pair"),
+    [
+        ("aside", "aside", "dead-letter folder and the late"),
+        (None, "out/_dead_letters", "dead-letter folder and the late"),
+        ("aside", "linked", "dead-letter folder and the late"),
+        ("aside", "out", "output folder and the late"),
+        ("out", "late", "output folder and the dead-letter"),
+    ],
+)
+def test_rows_of_two_kinds_cannot_go_into_one_folder(tmp_path, dead, late, pair):
+    """Their files would have the same names, and the last one written would be the only one."""
+    (tmp_path / "linked").symlink_to(tmp_path / "aside")
+    places = OutputPlaces(tmp_path / "ck", tmp_path / "out")
+    places.results("output")
+
+    def others():
+        return places.dead_letters(dead and tmp_path / dead), places.made(str(tmp_path / late), "late")
+
+    with pytest.raises(
+        PenstockError, match=f"^The {pair} folder of a run cannot be the same one, '.*'; name"
+    ):
+        others()
+
+
 def test_what_a_batch_that_runs_again_gave_out_before_goes_with_it_whatever_its_kind(tmp_path):
     places = OutputPlaces(tmp_path / "ck", tmp_path / "out")
     folders = {folder.role: folder for folder in (places.results("output"), places.dead_letters(None))}

@@ -112,10 +112,44 @@ def test_gathered_output_is_committed_again_with_the_same_batch(base):
         commit(checkpoint, folders["output"], batch)
     assert results(base) == []
     other, _, _ = opened(base, seconds=1000)
-    checkpoint.flush()
+    with pytest.raises(PenstockError, match="Another run has gone on from batch 2"):
+        checkpoint.flush()
+    assert results(base) == []
+    other.flush()
     assert results(base) == expected(3)
-    with pytest.raises(PenstockError, match="Another run has committed batch 2"):
-        other.flush()
+
+
+def test_what_waited_is_given_out_once_where_the_old_run_ends_after_the_new_one_has_begun(base):
+    old, folders, _ = opened(base, seconds=1000)
+    for batch in range(3):
+        commit(old, folders["output"], batch)
+    new, folders, latest = opened(base, seconds=1000)
+    assert latest.batch == 2
+    with pytest.raises(PenstockError, match="Another run has gone on from batch 2"):
+        old.flush()
+    commit(new, folders["output"], 3)
+    new.flush()
+    assert results(base) == expected(4)
+
+
+def test_a_version_that_is_put_again_while_a_start_reads_it_is_read_again(base, monkeypatch):
+    old, folders, _ = opened(base, seconds=1000)
+    for batch in range(3):
+        commit(old, folders["output"], batch)
+    sound, flushed = Checkpoint._sound, []
+
+    def and_then_the_old_run_ends(self):
+        found = sound(self)
+        if not flushed:
+            flushed.append(old.flush())
+        return found
+
+    monkeypatch.setattr(Checkpoint, "_sound", and_then_the_old_run_ends)
+    new, folders, latest = opened(base, seconds=1000)
+    assert (latest.batch, latest.round, list(latest.waiting)) == (2, 1, [])
+    commit(new, folders["output"], 3)
+    new.flush()
+    assert results(base) == expected(4)
 
 
 def test_state_that_is_gone_or_damaged_is_seen(base):

@@ -14,6 +14,7 @@ from penstock.core.errors import PenstockError
 from penstock.dataflow import running_count
 from penstock.dataflow.graph import Graph
 from penstock.spark import DeltaTable, KafkaTopic
+from penstock.spark.delta import _as_text
 from penstock.spark.runtime.arrow_data import write_parquet, write_segments
 from penstock.spark.runtime.checkpoint import Checkpoint
 from penstock.spark.runtime.manifest import Manifest
@@ -245,6 +246,19 @@ def test_dead_letters_of_several_kinds_go_into_one_table(tmp_path, gather):
         ("textual", "x"),
     ]
     assert {r["reason"].rpartition(" ")[2] for r in rows} == {"number", "text"}
+
+
+def test_dead_letters_with_values_that_python_or_json_cannot_have_go_into_a_table():
+    rows = pa.table(
+        {
+            "reason": ["far"],
+            "at": pa.array([253_402_300_800], pa.timestamp("s")),
+            "shares": pa.array([[("a", float("inf"))]], pa.map_(pa.string(), pa.float64())),
+            "text": pa.array([b"caf\xe9"]).view(pa.string()),  # Spark makes such texts of bytes
+        }
+    )
+    (row,) = _as_text("late", rows)["row"].to_pylist()
+    assert json.loads(row) == {"at": "10000-01-01T00:00:00", "shares": [["a", None]], "text": "caf\ufffd"}
 
 
 def test_a_dead_letter_may_have_a_reason_of_its_own(tmp_path):

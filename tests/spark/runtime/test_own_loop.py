@@ -13,6 +13,7 @@ from penstock.spark.runtime import batch_size
 from penstock.spark.runtime.first_offset import kept_first, known_first
 from penstock.spark.runtime.locations import location
 from penstock.spark.runtime.own_loop import Begin, OwnLoop
+from penstock.spark.runtime.planned_end import kept_end
 from penstock.spark.runtime.python_source import PythonSource, Span
 from penstock.spark.sources.pacing import rows_allowed
 from waiting import until
@@ -96,6 +97,32 @@ def test_a_stream_begins_where_its_first_run_began_though_that_had_no_row(tmp_pa
     run(15)
     assert spans == [Span({"row": 10}, {"row": 15})]
     assert known_first(folder) == {"row": 10}
+
+
+@pytest.mark.parametrize("place", ["memory://planned-ends/ck", None])
+def test_a_batch_that_was_seen_but_not_committed_has_the_same_rows_after_a_crash(tmp_path, place):
+    folder, spans = location(place or tmp_path), []
+    if place is None:
+        (tmp_path / "penstock" / "commits").mkdir(parents=True)
+
+    def run(there, begin, dies=False):
+        def process(rows, number, span):
+            spans.append((number, span.start["row"], span.end["row"]))
+            if dies:
+                raise RuntimeError("the end")
+            return 1.0
+
+        source = PythonSource(Growing(there), pa.schema([]), StructType())
+        keep = partial(kept_end, folder)
+        loop = OwnLoop(source, process, begin, 0.0, available_now=True, keep=keep)
+        assert loop.start().wait(None)
+        assert (loop.error is not None) == dies
+
+    run(10, Begin(4, {"row": 0}), dies=True)
+    run(15, Begin(4, {"row": 0}))
+    run(20, Begin(6, {"row": 15}))
+    assert spans == [(4, 0, 10), (4, 0, 10), (5, 10, 15), (6, 15, 20)]
+    assert [p.name for p in (folder / "penstock" / "commits").iterdir()] == ["000000000006.planned"]
 
 
 def test_what_waits_is_taken_in_pieces_by_their_time(small):

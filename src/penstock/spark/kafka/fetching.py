@@ -4,6 +4,7 @@ A consumer stays open between batches: the next part of the same partition is mo
 Consumers that nobody has used for a while are closed.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.errors import PenstockError
-from penstock.spark.kafka.client import LastWords, away, confluent, is_retriable
+from penstock.spark.kafka.client import PATIENCE, LastWords, away, confluent, is_retriable, kafka_error
 from penstock.spark.kafka.options import KafkaOptions
+
+log = logging.getLogger(__name__)
 
 #: Messages that are taken from a consumer at once.
 CHUNK = 10_000
@@ -38,7 +41,9 @@ class PartitionConsumer:
         self._words = LastWords()
         self._consumer = confluent().Consumer(self._words.added_to(options.consumer))
         self._position = -1
-        self._ahead: list[Any] = []  # messages beyond the part that was read last
+        self._ahead: list[Any] = []  # what came beyond the part that was read last
+        #: Where the client last told of an end, which it does once: all messages before it have come.
+        self._told = -1
         self.used = time.monotonic()
 
     def read(self, part: OffsetRange) -> Iterator[list[Any]]:
@@ -46,6 +51,10 @@ class PartitionConsumer:
         self._go_to(part.start)
         silent = time.monotonic()
         while self._position < part.end:
+            if self._position < self._told and not self._ahead:
+                # The rest up to there are markers of transactions, which are no messages.
+                self._position = min(self._told, part.end)
+                continue
             # Only gaps in the numbers (of transactions, or in a compacted topic) let more come than were asked for.
             got = self._ahead or self._consumer.consume(min(CHUNK, part.end - self._position), 0.5)
             self._ahead = []
@@ -69,7 +78,7 @@ class PartitionConsumer:
     def _go_to(self, offset: int) -> None:
         if self._position == offset:
             return
-        self._ahead = []
+        self._ahead, self._told = [], -1
         place = confluent().TopicPartition(self._topic, self._partition, offset)
         self._consumer.assign([place])
         self._position = offset
@@ -80,9 +89,10 @@ class PartitionConsumer:
         for at, message in enumerate(got):
             error = message.error()
             if error is not None:
-                self._problem(error, message.offset(), part)
+                if self._elsewhere(error, message.offset(), part):
+                    break
             elif message.offset() >= part.end:
-                self._ahead = [m for m in got[at:] if m.error() is None]
+                self._ahead = got[at:]
                 self._position = part.end
                 break
             elif message.offset() >= part.start:
@@ -90,18 +100,35 @@ class PartitionConsumer:
                 self._position = message.offset() + 1
         return messages
 
-    def _problem(self, error: Any, offset: int, part: OffsetRange) -> None:
+    def _elsewhere(self, error: Any, offset: int, part: OffsetRange) -> bool:
+        """What to do about an error; whether the reading goes on at another place, so that nothing else counts."""
         codes = confluent().KafkaError
         if error.code() == codes._PARTITION_EOF:
-            # The rest of the part are markers of transactions, which are no messages.
-            self._position = max(self._position, min(offset, part.end))
-            return
+            self._told = offset
+            return False
         if is_retriable(error):
-            return  # the client tries again by itself; how long is looked after by the caller
-        self._position = -1
+            return False  # the client tries again by itself; how long is looked after by the caller
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            raise gone(part.topic, part.partition, part.start)
+            self._pass_over(part)
+            return True
+        self._position = -1
         raise PenstockError(f"Topic '{part.topic}' cannot be read: {error.str()}.")
+
+    def _pass_over(self, part: OffsetRange) -> None:
+        """Go on with the oldest message that is still there, if the user wants that."""
+        library = confluent()
+        first, self._position = self._position, -1
+        lost = gone(part.topic, part.partition, first)
+        if self._options.fail_on_data_loss:
+            raise lost
+        log.warning("%s", lost)
+        try:
+            place = library.TopicPartition(self._topic, self._partition)
+            oldest, newest = self._consumer.get_watermark_offsets(place, PATIENCE)
+        except library.KafkaException as exception:
+            raise away(self._options.servers, str(self._words) or kafka_error(exception).str()) from None
+        # Where the topic was made anew and is shorter, the next batch begins at its beginning.
+        self._go_to(min(max(first, oldest), part.end) if first <= newest else part.end)
 
 
 def gone(topic: str, partition: int, offset: int) -> PenstockError:
@@ -118,7 +145,8 @@ _lock = threading.Lock()
 
 def fetched(options: KafkaOptions, part: OffsetRange) -> Iterator[list[Any]]:
     """The messages of a part, by a consumer that is kept open."""
-    key = (tuple(sorted(options.consumer.items())), part.topic, part.partition)
+    settings = (tuple(sorted(options.consumer.items())), options.fail_on_data_loss, options.patience)
+    key = (settings, part.topic, part.partition)
     with _lock:
         consumer = _open.pop(key, None)  # whoever reads has it alone
         _close_unused()

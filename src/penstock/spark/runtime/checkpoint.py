@@ -16,15 +16,18 @@ commit; a crash in between is mended at the next start, since the manifest says 
 
 In an object store the commit is one conditional put: of two runs that want to commit the same batch one is told that the
 other was first, and ends. No lock is needed for that, and there is none; and a run removes no file of a batch that is not
-committed yet, since it may be another's. Spark's logs are not kept there: the manifest has the offsets.
+committed yet, since it may be another's. A run that starts marks the newest manifest as taken over, so that the one
+before cannot commit that batch again. Spark's logs are not kept there: the manifest has the offsets.
 
 A newest version that is damaged (a checksum does not fit, a file is gone) is dropped for the one before it, and Spark's
 logs go back with it, so that the batch runs again, with the rows it had (see :mod:`penstock.spark.runtime.dropped`).
 """
 
+import contextlib
 import fcntl
 import os
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,6 +159,11 @@ class Checkpoint:
             data = manifest.to_text().encode()
             known = self._tag if manifest.round else None
             tag = target.create(data) if known is None else target.swap(data, known)
+            if tag is None and known is not None:
+                raise PenstockError(
+                    f"Another run has gone on from batch {manifest.batch} of the checkpoint '{self.folder}' and gives out what "
+                    "waits there; this one ends. Start one run at a time with a checkpoint."
+                )
             if tag is None:
                 raise PenstockError(
                     f"Another run has committed batch {manifest.batch} to the checkpoint '{self.folder}'; this one ends, "
@@ -220,7 +228,7 @@ class Checkpoint:
         for folder in self._folders.values():
             folder.claim(self.id, self.folder, self.is_new)
         spark_log.remove_leftovers(self.spark_folder)
-        latest = self._sound()
+        latest = self._taken_over()
         committed = -1 if latest is None else latest.batch
         self.dropped = self._dropped.newest(committed)
         known = committed if self.dropped is None else max(committed, self.dropped.batch)
@@ -231,8 +239,6 @@ class Checkpoint:
             self._synced = frozenset(latest.files)
             self._gathered = Gathered((), latest.waiting, latest.since)
             self._round = (latest.batch, latest.round)
-            newest = self._manifest(latest.batch)
-            self._tag = newest.tag if isinstance(newest, StorePath) else None
             reached("during-recovery", latest.batch)
         remove(self._commits.glob("*.tmp"))
         # A run that is not known to have ended may be about to commit the next batch to a store.
@@ -255,6 +261,25 @@ class Checkpoint:
     def held_by(self, let_go: Callable[[], None]) -> None:
         """Name what closes this checkpoint if its run has ended; asked when another run wants the folder."""
         _holders[self.folder] = let_go
+
+    def _taken_over(self) -> Manifest | None:
+        """The newest version that is whole, which in a store no run that was here before can put again.
+
+        Put again, with what had been gathered, it would give out rows that this run has as waiting.
+        """
+        while True:
+            found = self._sound()
+            place = None if found is None else self._manifest(found.batch)
+            if found is None or not isinstance(place, StorePath):
+                return found
+            taken = replace(found, taken=uuid.uuid4().hex)
+            tag = place.tag  # before the reading: where the swap goes well, what was read is what was there
+            with contextlib.suppress(DamagedError):
+                same = Manifest.read(place) == found
+                self._tag = place.swap(taken.to_text().encode(), tag) if same and tag is not None else None
+                if self._tag is not None:
+                    self._known[taken.batch] = taken
+                    return taken
 
     def _sound(self) -> Manifest | None:
         """The newest version that is whole; what is after it is dropped and will be run again."""

@@ -47,13 +47,18 @@ class Manifest:
     since: float | None = None
     #: How often the batch was committed before, with less in it; what is sent on goes by batch and round.
     round: int = 0
+    #: The last run that went on from here, in an object store: one that has the version as it was cannot put it again.
+    taken: str = ""
     schema: int = field(default=SCHEMA)
     #: The version of Penstock that wrote it; empty: 0.1.
     version: str = field(default=__version__)
 
     def to_text(self) -> str:
         """JSON, with a checksum of all the rest in front."""
-        body = json.dumps(asdict(self), separators=(",", ":"))
+        told = asdict(self)
+        if not self.taken:
+            del told["taken"]  # versions that do not know it can go on reading folders
+        body = json.dumps(told, separators=(",", ":"))
         return f'{{"checksum":"{_checksum(body)}",{body[1:]}'
 
     @classmethod

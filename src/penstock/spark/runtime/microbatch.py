@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,8 +24,10 @@ from penstock.spark.runtime.engine_choice import chosen_engine
 from penstock.spark.runtime.first_offset import kept_first, known_first
 from penstock.spark.runtime.own_loop import Begin, OwnLoop
 from penstock.spark.runtime.parquet_files import ParquetFiles, count_input_rows, parquet_files_of
+from penstock.spark.runtime.planned_end import kept_end
+from penstock.spark.runtime.policy_target import PolicyTarget
 from penstock.spark.runtime.python_source import PythonSource, Span, python_source_of
-from penstock.spark.runtime.source_away import SourceAwayError
+from penstock.spark.runtime.source_away import SourceAwayError, told_by_source
 from penstock.spark.runtime.spark_log import light_logs
 from penstock.spark.runtime.spark_loop import SparkLoop
 from penstock.spark.runtime.starting import Start, hand_on_store_settings
@@ -50,7 +53,9 @@ class MicroBatchRun(Controlled, Batches[P]):
     def _serve(self, how: Start) -> None:
         """Serve the run's metrics for Prometheus and its page, where addresses are given."""
         if how.metrics is not None:
-            self._endpoint = MetricsEndpoint(how.metrics, how.guards or Guards())
+            aim = PolicyTarget.of(self.controller.policy)
+            seconds = None if aim is None else aim.seconds
+            self._endpoint = MetricsEndpoint(how.metrics, how.guards or Guards(), seconds)
             self.controller.observed.add(self._endpoint.observed)
             self.controller.stepped.add(self._endpoint.decided)
         if how.page is not None:
@@ -133,7 +138,10 @@ class MicroBatchRun(Controlled, Batches[P]):
                 self._process(rows, number, self._spark, span)
             return self.progress.get("rows")
 
-        return OwnLoop(source, process, begin, how.between, how.available_now, self._warn)
+        loop = partial(OwnLoop, source, process, begin, how.between, how.available_now, self._warn)
+        if getattr(self._program.outputs, "function", None) is None:
+            return loop()
+        return loop(keep=partial(kept_end, self._checkpoint.folder))  # rows are seen before the commit
 
     def _started(self, frame: DataFrame, how: Start) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self._on_batch).option(
@@ -160,6 +168,13 @@ class MicroBatchRun(Controlled, Batches[P]):
             yield
         except SourceAwayError:
             raise  # the batch is tried again
+        except PySparkException as error:
+            # Where tasks of Spark's read, what the source said stands somewhere in Spark's report.
+            said = told_by_source(error) or error
+            again = isinstance(said, SourceAwayError) and isinstance(self._loop, OwnLoop)
+            if not again and not self._stopping:
+                self._error = said
+            raise said from None
         except BaseException as error:
             if not self._stopping:
                 self._error = error

@@ -1,8 +1,9 @@
 """The run's own loop over a Python data source: batch after batch, without a Structured Streaming query.
 
 The end of each batch stands in its manifest, so a run that starts again begins exactly there. A batch that was not
-committed is planned anew and may get other rows, which is no matter: nothing of it was ever seen. One that was committed
-and is run again, because its version was damaged, gets the rows it had.
+committed is planned anew and may get other rows, which is no matter where nothing of it was ever seen; where a function
+may have seen it (see :mod:`penstock.spark.runtime.planned_end`), and where a batch was committed and is run again because
+its version was damaged, it gets the rows it had.
 """
 
 import threading
@@ -26,6 +27,9 @@ AWAY = 1.0
 
 #: Process the rows of a batch; tells how many there were, where that is known.
 Process = Callable[[BatchRows, int, Span], float | None]
+
+#: Where a batch ends, by its number and where it would end if it were planned now.
+Keep = Callable[[int, Offset], Offset]
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,14 @@ class OwnLoop:
         period: float,
         available_now: bool,
         warn: Callable[[str], None] = lambda text: None,
+        keep: Keep = lambda batch, end: end,
     ) -> None:
         self._source, self._process = source, process
         self._offset, self._batch, self._end = begin.offset, begin.batch, begin.end
         self._period = period if period == period else 0.0
         self._available_now = available_now
         self._size = BatchSize.of(self._period)
-        self._warn = warn
+        self._warn, self._keep = warn, keep
         self._stop = threading.Event()
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-batches", daemon=True)
@@ -111,6 +116,8 @@ class OwnLoop:
                 due = max(due + self._period, time.monotonic() + (IDLE if not self._period else 0.0))
                 self._stop.wait(max(0.0, due - time.monotonic()))
                 continue
+            if self._end is None:
+                end = self._keep(self._batch, end)
             if not self._tried(end):
                 self._stop.wait(AWAY)
                 continue
